@@ -1,0 +1,61 @@
+# Every target sets up what it needs in .venv and says so. PYTHON=python3.12 make test uses another Python.
+PYTHON ?= python3
+# Where the benchmark tables look for data and leave their results.
+DATA ?= data
+OUT ?= build/bench
+
+BIN := .venv/bin
+# One BLAS thread a worker: the tests run side by side already. At most 4 workers, each with its own kernels in memory.
+PYTEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses=4
+
+.DEFAULT_GOAL := help
+.PHONY: help test demo lint format bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
+
+test: .venv/stamp-test lint  ## check style, types and layers, then run all tests
+	@echo "== Running the tests"
+	@$(PYTEST) --cov
+
+demo: .venv/stamp-demo  ## train, check, forget, and write one HTML page
+	@echo "== Running the demonstration"
+	@$(BIN)/python -m squaresvm demo
+
+lint: .venv/stamp-test  ## check style, types and the direction of imports
+	@echo "== Checking style"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "== Checking types"
+	@$(BIN)/mypy
+	@echo "== Checking that imports point downwards"
+	@$(BIN)/lint-imports --no-logo
+
+format: .venv/stamp-test  ## rewrite the code in the project's style
+	@echo "== Formatting"
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: .venv/stamp-bench  ## measure against other libraries (needs a C++ compiler; DATA=folder OUT=folder)
+	@echo "== Running the benchmarks"
+	@$(BIN)/python -m squaresvm bench --data "$(DATA)" -o "$(OUT)"
+
+clean:  ## remove caches, reports and builds, but not .venv
+	@echo "== Removing caches, reports and builds"
+	@rm -rf build dist .coverage .coverage.* coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each set of extras, renewed when pyproject.toml changes.
+.venv/stamp-test: EXTRAS := dask,plot,cli,test
+.venv/stamp-demo: EXTRAS := plot,cli
+.venv/stamp-bench: EXTRAS := all
+.venv/stamp-%: pyproject.toml | $(BIN)/python
+	@echo "== Installing squaresvm[$(EXTRAS)] into .venv (a minute or two the first time)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[$(EXTRAS)]"
+	@touch $@
+
+$(BIN)/python:
+	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or later, or give its name as in: make test PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "squaresvm needs Python 3.11 or later, but $(PYTHON) is $$("$(PYTHON)" -V 2>&1); give another as in: make test PYTHON=python3.12" >&2; exit 1; }
+	@echo "== Making a virtual environment in .venv"
+	@"$(PYTHON)" -m venv .venv

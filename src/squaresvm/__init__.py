@@ -1,0 +1,19 @@
+"""Squared-loss support vector machines that learn, forget and prove it."""
+
+from __future__ import annotations
+
+from squaresvm._version import __version__
+from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+from squaresvm.solution import Certificate, Status
+
+__all__ = [
+    "LSSVC",
+    "LSSVR",
+    "RLSSVC",
+    "Certificate",
+    "LagrangianSVC",
+    "ProximalSVC",
+    "RelaxedLSSVC",
+    "Status",
+    "__version__",
+]

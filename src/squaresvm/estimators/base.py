@@ -1,0 +1,331 @@
+"""What all estimators share: validation, parameters, the state, and the attributes read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from squaresvm.estimators.parameters import (
+    check_flag,
+    check_integer,
+    check_kernel,
+    check_positive,
+    check_solver,
+    check_stopping,
+)
+from squaresvm.estimators.state import Settings, State, train
+from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
+from squaresvm.operators.precomputed import check_symmetric
+from squaresvm.problem import Bias, Loss
+from squaresvm.rows import Ids, Rows, canonical_csr
+from squaresvm.solution import Certificate
+from squaresvm.solvers.base import Solver
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = ["SquareSVM"]
+
+#: Rows up to this many bytes are copied at fit; larger ones are referenced.
+_COPY_BYTES = 64 * 2**20
+
+
+class SquareSVM(BaseEstimator):
+    """Base of all estimators; see :class:`squaresvm.LSSVC`."""
+
+    _loss: ClassVar[Loss]
+    _proximal: ClassVar[bool] = False
+    _state: State
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+        self.verbose = verbose
+        self.solver = solver
+
+    # Fitting -------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        ids: Iterable[Hashable] | None = None,
+    ) -> Self:
+        """Fit the model; a failure leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (m, n)
+            Rows; the kernel matrix (m, m) with ``kernel='precomputed'``.
+        y : array-like of shape (m,)
+            Labels or values.
+        sample_weight : array-like of shape (m,), optional
+            Multiplies C row by row. A row of weight 0 is held but is no part of the problem.
+        ids : iterable of hashables, one a row, optional
+            Names under which rows can be forgotten. Arrival numbers 0, 1, 2, ... by default.
+
+        Returns
+        -------
+        self
+        """
+        # All work happens on a copy, so that whatever fails leaves nothing half done.
+        trial = self._copy()
+        trial._check_parameters()
+        rows = trial._check_rows(X, y, sample_weight, ids)
+        trial._state = train(rows, trial._settings(rows))
+        self._adopt(trial)
+        return self
+
+    def refit(self) -> Self:
+        """Fit anew on the rows held, resolving ``'scale'``, ``'balanced'`` and the like from them.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        trial = self._copy()
+        trial._check_parameters()
+        rows = self._state.rows
+        trial._state = train(rows, trial._settings(rows))
+        self._adopt(trial)
+        return self
+
+    def _copy(self) -> Self:
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
+
+    def _adopt(self, trial: Self) -> None:
+        for name in ("n_features_in_", "feature_names_in_"):
+            if name not in trial.__dict__:
+                self.__dict__.pop(name, None)
+        self.__dict__.update(trial.__dict__)
+
+    def _check_parameters(self) -> None:
+        check_positive("C", self.C)
+        check_kernel(self.kernel, self.gamma, self.degree, self.coef0)
+        check_stopping(self.tol, self.max_iter)
+        check_flag("fit_intercept", self.fit_intercept)
+        check_integer("verbose", int(self.verbose), 0)
+        check_solver(self.solver)
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def _check_rows(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None,
+        ids: Iterable[Hashable] | None,
+    ) -> Rows:
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+        X, y = validate_data(self, X, y, **self._array_rules(), **self._target_rules())
+        X = canonical_csr(X)
+        if self._is_precomputed:
+            X = X.toarray() if sp.issparse(X) else X
+            check_symmetric(X)
+        y = self._check_targets(y)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        count = y.shape[0]
+        named = Ids.numbered(count) if ids is None else Ids.given(ids, count)
+        return Rows(_owned(X), np.array(y), weights, named)
+
+    @staticmethod
+    def _array_rules() -> dict[str, Any]:
+        return {
+            "accept_sparse": "csr",
+            "accept_large_sparse": True,
+            "dtype": (np.float64, np.float32),
+        }
+
+    def _target_rules(self) -> dict[str, Any]:
+        return {}
+
+    def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return y
+
+    def _class_weights(self, rows: Rows) -> dict[Hashable, float] | None:
+        return None
+
+    # From parameters to numbers --------------------------------------------------------------------
+
+    def _settings(self, rows: Rows) -> Settings:
+        class_weight = self._class_weights(rows)
+        kernel, bias = self._kernel_and_bias(rows, class_weight)
+        return Settings(
+            loss=self._loss,
+            bias=bias,
+            kernel=kernel,
+            C=float(self.C),
+            class_weight=class_weight,
+            proximal=self._proximal and self.kernel != "linear",
+            solver=self.solver,
+            tol=float(self.tol),
+            max_iter=self.max_iter,
+        )
+
+    def _kernel_and_bias(
+        self, rows: Rows, class_weight: dict[Hashable, float] | None
+    ) -> tuple[Kernel | None, Bias]:
+        bias = self._bias() if self.fit_intercept else Bias.none()
+        if self._is_precomputed:
+            return None, bias
+        gamma = self.gamma
+        if gamma == "auto":
+            gamma = 1.0 / rows.X.shape[1]
+        elif gamma == "scale":
+            gamma = self._scale(rows, class_weight)
+        return Kernel(self.kernel, float(gamma), int(self.degree), float(self.coef0)), bias
+
+    def _scale(self, rows: Rows, class_weight: dict[Hashable, float] | None) -> float:
+        if callable(self.kernel) or self.kernel == "linear":
+            return 1.0  # Not used: do not read the rows for it.
+        probe = Settings(self._loss, Bias.none(), None, 1.0, class_weight, False, "auto", 1.0, None)
+        weights = probe.row_weights(rows)
+        return scale_gamma(rows.X, weights) if weights.any() else 1.0
+
+    def _bias(self) -> Bias:
+        raise NotImplementedError
+
+    # What a fitted model shows -----------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether the estimator is fitted."""
+        return "_state" in self.__dict__
+
+    def _fitted(self, attribute: str) -> State:
+        try:
+            state: State = self.__dict__["_state"]
+        except KeyError:
+            raise NotFittedError(
+                f"this {type(self).__name__} has no {attribute!r} yet: call 'fit' first"
+            ) from None
+        return state
+
+    @property
+    def support_(self) -> IntArray:
+        """Positions, among the rows held, of the rows that the decision function uses."""
+        return self._fitted("support_").support
+
+    @property
+    def support_vectors_(self) -> Matrix:
+        """The rows that the decision function uses; empty with a precomputed kernel."""
+        state = self._fitted("support_vectors_")
+        if state.settings.kernel is None:
+            return np.empty((0, 0))
+        return state.rows.X[state.support]
+
+    @property
+    def dual_coef_(self) -> FloatArray:
+        """Signed multipliers of the support rows, of shape (1 or n_classes, n_support)."""
+        return self._fitted("dual_coef_").dual_coef
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """The bias b, of shape (1 or n_classes,)."""
+        return self._fitted("intercept_").solution.bias
+
+    @property
+    def coef_(self) -> FloatArray:
+        """The vector w, of shape (1 or n_classes, n_features); linear kernels only."""
+        primal = self._fitted("coef_").primal
+        if primal is None:
+            raise AttributeError("coef_ exists only with kernel='linear'")
+        return np.ascontiguousarray(primal.T)
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the solver."""
+        return self._fitted("n_iter_").solution.n_iter
+
+    @property
+    def solver_(self) -> str:
+        """Name of the solver that was used."""
+        return self._fitted("solver_").solver
+
+    @property
+    def solver_reason_(self) -> str:
+        """Why that solver was used."""
+        return self._fitted("solver_reason_").reason
+
+    @property
+    def certificate_(self) -> Certificate:
+        """How far the fit is from the optimum."""
+        return self._fitted("certificate_").certificate
+
+    @property
+    def ids_(self) -> np.ndarray[Any, Any]:
+        """Id of each row held, in the order in which they are held."""
+        return self._fitted("ids_").rows.ids.values
+
+    @property
+    def gamma_(self) -> float:
+        """The number that gamma stood for at fit."""
+        kernel = self._fitted("gamma_").settings.kernel
+        if kernel is None or kernel.function == "linear" or callable(kernel.function):
+            raise AttributeError(f"kernel={self.kernel!r} has no gamma")
+        return kernel.gamma
+
+    @property
+    def C_(self) -> float:
+        """The C of the fit."""
+        return self._fitted("C_").settings.C
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self._is_precomputed
+        return tags
+
+    # Using a fitted model --------------------------------------------------------------------------
+
+    def _decision(self, X: Any) -> FloatArray:
+        """Return f at new rows, of shape (rows, k)."""
+        check_is_fitted(self)
+        state = self._state
+        X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+        return state.decision(X)
+
+
+def _owned(X: Matrix) -> Matrix:
+    """Return rows that the caller cannot change: a copy, unless they are large."""
+    if sp.issparse(X):
+        return X.copy() if X.data.nbytes <= _COPY_BYTES else X
+    return X.copy() if X.nbytes <= _COPY_BYTES else X

@@ -1,0 +1,68 @@
+"""Checks of constructor parameters: what is wrong, and what is allowed."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from squaresvm.choose import SOLVERS
+from squaresvm.kernels import KERNEL_NAMES
+
+__all__ = ["check_flag", "check_kernel", "check_positive", "check_solver", "check_stopping"]
+
+
+def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
+    """Return `value` as a float if it is a finite number above 0 (or 0, with `zero`)."""
+    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not number or not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        bound = "at least 0" if zero else "greater than 0"
+        raise ValueError(f"{name} must be a finite number {bound}; got {value!r}")
+    return float(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
+def check_integer(name: str, value: Any, least: int) -> int:
+    """Return `value` if it is an integer of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
+    return int(value)
+
+
+def check_kernel(kernel: Any, gamma: Any, degree: Any, coef0: Any) -> None:
+    """Raise a ValueError unless the kernel and its parameters are usable."""
+    if not callable(kernel) and kernel not in (*KERNEL_NAMES, "precomputed"):
+        names = ", ".join(repr(name) for name in (*KERNEL_NAMES, "precomputed"))
+        raise ValueError(f"kernel must be one of {names}, or a callable; got {kernel!r}")
+    if isinstance(gamma, str):
+        if gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be 'scale', 'auto' or a number; got {gamma!r}")
+    else:
+        check_positive("gamma", gamma)
+    check_integer("degree", degree, 0)
+    if not isinstance(coef0, Real) or not np.isfinite(float(coef0)):
+        raise ValueError(f"coef0 must be a finite number; got {coef0!r}")
+
+
+def check_solver(solver: Any) -> None:
+    """Raise a ValueError unless `solver` is a known name or a solver."""
+    if isinstance(solver, str):
+        if solver != "auto" and solver not in SOLVERS:
+            names = ", ".join(repr(name) for name in ("auto", *SOLVERS))
+            raise ValueError(f"solver must be one of {names}; got {solver!r}")
+    elif not hasattr(solver, "solve") or not hasattr(solver, "accepts"):
+        raise ValueError(f"solver must be a name or a solver object; got {solver!r}")
+
+
+def check_stopping(tol: Any, max_iter: Any) -> None:
+    """Raise a ValueError unless tol and max_iter are usable."""
+    check_positive("tol", tol)
+    if max_iter is not None:
+        check_integer("max_iter", max_iter, 1)

@@ -1,0 +1,91 @@
+"""Regressors."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from squaresvm.estimators.base import SquareSVM
+from squaresvm.problem import Bias, Loss
+from squaresvm.typing import FloatArray
+
+__all__ = ["LSSVR"]
+
+
+class LSSVR(RegressorMixin, SquareSVM):
+    r"""Least squares support vector regression: kernel ridge regression with a free bias.
+
+    .. math::
+        \min_{w,\,b}\; \tfrac12 |w|^2 + \tfrac12 \sum_i C_i\, (y_i - w^\top \phi(x_i) - b)^2
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the loss; C_i is C times the sample weight.
+    kernel : {'linear', 'rbf', 'poly', 'sigmoid', 'laplacian', 'precomputed'} or callable, default='rbf'
+        A callable is called as ``kernel(X, Z)`` and returns an array of shape (len(X), len(Z)).
+    gamma : {'scale', 'auto'} or float, default='scale'
+        Parameter of rbf, poly, sigmoid and laplacian. ``'scale'`` is 1 / (n_features * X.var()), with
+        weighted variance where rows have weights; ``'auto'`` is 1 / n_features.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=0.0
+        Of the polynomial and sigmoid kernels.
+    tol : float, default=1e-6
+        Bound on the residual of the certificate, whatever the solver.
+    max_iter : int, optional
+        Each solver has its own default.
+    fit_intercept : bool, default=True
+        False leaves the bias out.
+    random_state : int, RandomState or None, default=None
+        Seeds whatever is random in a solver.
+    verbose : int, default=0
+    solver : str or solver, default='auto'
+        ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
+
+    Attributes
+    ----------
+    support_, support_vectors_, dual_coef_, intercept_, coef_, n_iter_, solver_, solver_reason_ :
+        As in :class:`squaresvm.LSSVC`.
+    certificate_ : Certificate
+        Residual, duality gap, objective and status of the fit.
+    ids_ : ndarray of shape (m,)
+        Id of each row held.
+    gamma_, C_ : float
+        The numbers of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm import LSSVR
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> model = LSSVR(C=100.0, gamma=1.0).fit(X, np.sin(X).ravel())
+    >>> round(float(model.predict([[np.pi / 2]])[0]), 2)
+    1.0
+    """
+
+    _loss: ClassVar[Loss] = Loss.SQUARED
+
+    def _bias(self) -> Bias:
+        return Bias.free()
+
+    def _target_rules(self) -> dict[str, Any]:
+        return {"y_numeric": True}
+
+    def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(y, dtype=np.float64)
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the value at each row.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (rows, n)
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        return self._decision(X)[:, 0]

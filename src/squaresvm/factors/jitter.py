@@ -1,0 +1,61 @@
+"""Cholesky where rounding may have spoilt the definiteness of the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from squaresvm.lapack import NotPositiveDefiniteError, cholesky_in_place
+from squaresvm.typing import FloatArray
+
+__all__ = ["NotPositiveSemidefiniteError", "cholesky_with_jitter"]
+
+_EPS = float(np.finfo(np.float64).eps)
+#: Powers of ten, from m eps max|H_ii| upwards, that count as rounding.
+_STEPS = 4
+
+
+class NotPositiveSemidefiniteError(ValueError):
+    """K + diag(1/C) has a negative eigenvalue: the problem is not convex and has no least point."""
+
+
+def cholesky_with_jitter(matrix: FloatArray, diagonal: FloatArray, refill: Callable[[], object]) -> float:
+    """Factor `matrix` in its lower triangle; where that fails for rounding alone, with a jitter.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (m, m), Fortran-ordered part of a buffer
+        Its strict lower triangle is set, its diagonal is not.
+    diagonal : ndarray of shape (m,)
+        The diagonal.
+    refill : callable
+        Sets the strict lower triangle again after a failed attempt.
+
+    Returns
+    -------
+    float
+        What was added to the diagonal, 0.0 as a rule.
+
+    Raises
+    ------
+    NotPositiveSemidefiniteError
+        The matrix has a negative eigenvalue that is more than rounding.
+    """
+    m = diagonal.shape[0]
+    rounding = _EPS * m * float(np.abs(diagonal).max(initial=0.0))
+    row = 0
+    for jitter in (0.0, *(rounding * 10.0**step for step in range(_STEPS))):
+        if jitter:
+            refill()
+        matrix[np.diag_indices(m)] = diagonal + jitter
+        try:
+            cholesky_in_place(matrix)
+        except NotPositiveDefiniteError as error:
+            row = error.row
+        else:
+            return jitter
+    raise NotPositiveSemidefiniteError(
+        f"the kernel matrix plus diag(1/C) is not positive definite (first seen at row {row}), so the "
+        "problem is not convex: choose a positive semidefinite kernel, or a smaller C"
+    )

@@ -1,0 +1,226 @@
+"""Kernels: k(X, Z) in blocks, with scikit-learn's parameter meanings.
+
+======================  ==================================================
+name                    k(x, z)
+======================  ==================================================
+``linear``              x'z
+``rbf``                 exp(-gamma |x - z|^2)
+``poly``                (gamma x'z + coef0)^degree
+``sigmoid``             tanh(gamma x'z + coef0), often not semidefinite
+``laplacian``           exp(-gamma |x - z|_1)
+a callable              whatever ``f(X, Z)`` of shape (rows, rows) says
+======================  ==================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.metrics.pairwise import manhattan_distances
+from sklearn.utils.extmath import row_norms
+
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "scale_gamma"]
+
+KernelFunction: TypeAlias = Callable[[Any, Any], Any]
+
+#: Kernels that are computed from features, by name.
+KERNEL_NAMES = ("linear", "rbf", "poly", "sigmoid", "laplacian")
+
+#: A sparse block is made dense for a product when it takes no more than this many bytes.
+_DENSE_BLOCK_BYTES = 64 * 2**20
+
+
+def inner_products(X: Matrix, Z: Matrix) -> FloatArray:
+    """Return X Z' as a dense float64 array, for dense or sparse rows."""
+    if sp.issparse(X) or sp.issparse(Z):
+        if Z.shape[0] * Z.shape[1] * 8 <= _DENSE_BLOCK_BYTES:
+            # Sparse times dense is several times faster than sparse times sparse.
+            dense = Z.toarray() if sp.issparse(Z) else Z
+            return np.asarray(X @ np.asarray(dense, dtype=np.float64).T, dtype=np.float64)
+        product = X @ Z.T
+        return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
+    return np.asarray(X, dtype=np.float64) @ np.asarray(Z, dtype=np.float64).T
+
+
+def scale_gamma(X: Matrix, weights: FloatArray) -> float:
+    """Return 1 / (n_features * weighted variance of all entries of X), the meaning of ``'scale'``.
+
+    Without weights this is the value of :class:`sklearn.svm.SVC`. It is also the only one under which
+    a row of weight 2 equals the same row twice.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (m, n)
+    weights : ndarray of shape (m,)
+
+    Returns
+    -------
+    float
+        1.0 where X is constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0, 2.0], [4.0, 2.0]])
+    >>> float(scale_gamma(X, np.ones(2))) == 1 / (2 * X.var())
+    True
+    """
+    share = weights / weights.sum()
+    n = X.shape[1]
+    mean = float(share @ np.asarray(X.sum(axis=1), dtype=np.float64).ravel()) / n
+    if sp.issparse(X):
+        second = float(share @ row_norms(X, squared=True)) / n
+        variance = second - mean**2
+    else:
+        # Around the mean: the difference of two large numbers would lose all digits.
+        dense = np.asarray(X, dtype=np.float64)
+        variance = sum(
+            float(share[i : i + 4096] @ ((dense[i : i + 4096] - mean) ** 2).sum(axis=1))
+            for i in range(0, dense.shape[0], 4096)
+        )
+        variance /= n
+    return 1.0 / (n * variance) if variance > 0 else 1.0
+
+
+def _integer_power(base: FloatArray, degree: int) -> FloatArray:
+    """Return base ** degree by repeated multiplication, much faster than ``numpy.power``."""
+    if degree == 0:
+        return np.ones_like(base)
+    result = base.copy() if degree > 1 else base
+    for _ in range(degree - 1):
+        result *= base
+    return result
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """A callable kernel on rows with one more column, -1, as the Lagrangian SVM paper has it.
+
+    Parameters
+    ----------
+    function : callable
+        Kernel of the augmented rows.
+    """
+
+    function: KernelFunction
+
+    def __call__(self, X: Matrix, Z: Matrix) -> Any:
+        """Return function([X, -1], [Z, -1])."""
+        return self.function(self._augment(X), self._augment(Z))
+
+    @staticmethod
+    def _augment(X: Matrix) -> Matrix:
+        column = np.full((X.shape[0], 1), -1.0)
+        if sp.issparse(X):
+            return sp.hstack([X, column], format="csr")
+        return np.hstack([X, column])
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its parameters resolved to numbers.
+
+    Parameters
+    ----------
+    function : str or callable
+        One of ``KERNEL_NAMES``, or a callable ``f(X, Z)`` that returns a (len(X), len(Z)) array.
+    gamma : float, default=1.0
+    degree : int, default=3
+    coef0 : float, default=0.0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.kernels import Kernel
+    >>> Kernel("poly", gamma=1.0, degree=2, coef0=1.0)(np.array([[1.0]]), np.array([[2.0], [3.0]]))
+    array([[ 9., 16.]])
+    """
+
+    function: str | KernelFunction
+    gamma: float = 1.0
+    degree: int = 3
+    coef0: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The kernel's name; ``'callable'`` for a callable."""
+        return self.function if isinstance(self.function, str) else "callable"
+
+    def __call__(self, X: Matrix, Z: Matrix) -> FloatArray:
+        """Return the block k(X, Z), a new float64 array of shape (len(X), len(Z))."""
+        if callable(self.function):
+            return self._call(self.function, X, Z)
+        if self.function == "linear":
+            return inner_products(X, Z)
+        if self.function == "rbf":
+            return self._rbf(X, Z)
+        if self.function == "laplacian":
+            distances = manhattan_distances(X, Z).astype(np.float64, copy=False)
+            distances *= -self.gamma
+            return np.asarray(np.exp(distances, out=distances), dtype=np.float64)
+        affine = inner_products(X, Z)
+        affine *= self.gamma
+        affine += self.coef0
+        if self.function == "poly":
+            return _integer_power(affine, self.degree)
+        return np.asarray(np.tanh(affine, out=affine), dtype=np.float64)
+
+    def _rbf(self, X: Matrix, Z: Matrix) -> FloatArray:
+        block = inner_products(X, Z)
+        block *= 2.0 * self.gamma
+        block -= self.gamma * row_norms(X, squared=True).astype(np.float64)[:, None]
+        block -= self.gamma * row_norms(Z, squared=True).astype(np.float64)[None, :]
+        # A squared distance is not negative, whatever rounding says.
+        np.minimum(block, 0.0, out=block)
+        return np.exp(block, out=block)
+
+    @staticmethod
+    def _call(function: KernelFunction, X: Matrix, Z: Matrix) -> FloatArray:
+        try:
+            block = np.array(function(X, Z), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the callable kernel failed on rows of shape {X.shape} and {Z.shape}: {error}"
+            ) from error
+        expected = (X.shape[0], Z.shape[0])
+        if block.shape != expected:
+            raise ValueError(
+                f"the callable kernel returned shape {block.shape} for {expected[0]} and "
+                f"{expected[1]} rows; it must return shape {expected}"
+            )
+        if not np.isfinite(block).all():
+            raise ValueError("the callable kernel returned NaN or infinity")
+        return block
+
+    def augmented(self) -> tuple[Kernel, bool]:
+        """Return the kernel of rows [x, -1], and whether that is this kernel with a penalised bias.
+
+        The extra column is never stored: it cancels in the distances of ``rbf`` and ``laplacian``
+        (no bias at all), adds gamma to ``coef0`` in ``poly`` and ``sigmoid``, and is the penalised
+        bias, A = 1, of ``linear``.
+        """
+        if callable(self.function):
+            return replace(self, function=Augmented(self.function)), False
+        if self.function in ("poly", "sigmoid"):
+            return replace(self, coef0=self.coef0 + self.gamma), False
+        return self, self.function == "linear"
+
+    def diagonal(self, X: Matrix) -> FloatArray:
+        """Return k(x_i, x_i) for each row."""
+        m = X.shape[0]
+        if self.function in ("rbf", "laplacian"):
+            return np.ones(m)
+        if callable(self.function):
+            pieces = [np.diag(self(X[i : i + 32], X[i : i + 32])) for i in range(0, m, 32)]
+            return np.concatenate(pieces) if pieces else np.empty(0)
+        squares = row_norms(X, squared=True).astype(np.float64)
+        if self.function == "linear":
+            return np.asarray(squares, dtype=np.float64)
+        affine = self.gamma * squares + self.coef0
+        return _integer_power(affine, self.degree) if self.function == "poly" else np.tanh(affine)

@@ -1,0 +1,19 @@
+"""How K is reached: one object's business, and no solver asks which one it is."""
+
+from __future__ import annotations
+
+from squaresvm.operators.base import Operator
+from squaresvm.operators.dense import DenseOperator
+from squaresvm.operators.linear import LinearOperator
+from squaresvm.operators.precomputed import PrecomputedOperator
+from squaresvm.operators.proximal import ProximalOperator
+from squaresvm.operators.store import KernelStore
+
+__all__ = [
+    "DenseOperator",
+    "KernelStore",
+    "LinearOperator",
+    "Operator",
+    "PrecomputedOperator",
+    "ProximalOperator",
+]

@@ -1,0 +1,84 @@
+"""The linear kernel: K = Z Z', never formed where Z has fewer columns than rows."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from squaresvm.kernels import Kernel, inner_products
+from squaresvm.operators.blocks import row_blocks
+from squaresvm.operators.store import KernelStore
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = ["LinearOperator"]
+
+#: Rows whose rounding is computed exactly, by K itself, out of those where a bound is largest.
+_EXACT_ROWS = 16
+
+
+class LinearOperator:
+    """K = Z Z' with the rows themselves as Z.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (m, n)
+    """
+
+    def __init__(self, X: Matrix) -> None:
+        self.X = X
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, m."""
+        return int(self.X.shape[0])
+
+    @property
+    def features(self) -> Matrix | None:
+        """The rows, where they are fewer columns than rows."""
+        return self.X if self.X.shape[1] < self.X.shape[0] else None
+
+    @cached_property
+    def _store(self) -> KernelStore:
+        X = self.X
+        return KernelStore(X.shape[0], lambda rows, columns: inner_products(X[rows], X[columns]))
+
+    def store(self) -> KernelStore:
+        """Return K in a buffer, formed when first asked for."""
+        return self._store
+
+    def diagonal(self) -> FloatArray:
+        """Return the diagonal of K."""
+        return Kernel("linear").diagonal(self.X)
+
+    def matmul(self, b: FloatArray) -> FloatArray:
+        """Return Z (Z' b)."""
+        return np.asarray(self.X @ (self.X.T @ b), dtype=np.float64)
+
+    def magnitude(self, b: FloatArray) -> FloatArray:
+        """Return sum_j |K_ij b_j| in the rows where |Z| |Z|' |b| is largest, 0 in the others.
+
+        All rows would cost as much as K itself, and only the largest value is of interest.
+        """
+        size = np.abs(b)
+        bound = abs(self.X) @ (abs(self.X).T @ size)
+        total = np.zeros_like(b)
+        count = min(_EXACT_ROWS, self.n_rows)
+        for column in range(b.shape[1]):
+            rows = np.argpartition(bound[:, column], -count)[-count:]
+            for part in row_blocks(self.n_rows, count):
+                near = np.abs(inner_products(self.X[part], self.X[rows]))
+                total[rows, column] += size[part, column] @ near
+        return total
+
+    def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Return K[rows, columns]."""
+        return inner_products(self.X[rows], self.X[columns])
+
+    def expand(self, coefficients: FloatArray) -> FloatArray:
+        """Return the coefficients of k(x_i, .) in f: the multipliers themselves."""
+        return coefficients
+
+    def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
+        """Return X Z' coefficients."""
+        return np.asarray(X @ (self.X.T @ coefficients), dtype=np.float64)

@@ -1,0 +1,338 @@
+"""The one convex problem behind every model, and the certificate of a solution.
+
+With m rows, targets y, costs C_i and f(x) = w'phi(x) + b, the primal problem is
+
+    min  1/2 |w|^2 + A/2 b^2 + 1/2 sum_i C_i xi_i^2                                        (P)
+
+    squared loss    xi_i = y_i - f(x_i)
+    squared hinge   xi_i = max(0, 1 - y_i f(x_i))
+
+and its dual, in signed multipliers beta with w = sum_i beta_i phi(x_i),
+
+    max  y'beta - 1/2 beta'(K + diag(1/C)) beta - 1/(2A) (1'beta)^2                        (D)
+
+    1'beta = 0 where the bias is free (A = 0);  y_i beta_i >= 0 for the squared hinge.
+
+At the optimum beta_i = C_i xi_i (signed), and A b = 1'beta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from squaresvm.operators import Operator
+from squaresvm.solution import Certificate, Outcome, Solution, Status
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["Bias", "Loss", "Problem"]
+
+#: Rounding errors this many times the unit roundoff count as all that float64 gives.
+_ROUNDING = 100 * np.finfo(np.float64).eps
+
+
+class Loss(StrEnum):
+    """How the slack of a row counts."""
+
+    SQUARED = "squared loss"
+    SQUARED_HINGE = "squared hinge"
+
+
+@dataclass(frozen=True)
+class Bias:
+    """The bias by its penalty A / 2 b^2: free at A = 0, absent at A = infinity.
+
+    Parameters
+    ----------
+    penalty : float
+        A.
+
+    Examples
+    --------
+    >>> from squaresvm.problem import Bias
+    >>> print(Bias.free(), Bias.penalised(2.0), Bias.none(), sep=", ")
+    free bias, penalised bias (A = 2), no bias
+    """
+
+    penalty: float
+
+    @classmethod
+    def free(cls) -> Bias:
+        """Return a bias that costs nothing."""
+        return cls(0.0)
+
+    @classmethod
+    def penalised(cls, A: float) -> Bias:
+        """Return a bias that costs A / 2 b^2."""
+        return cls(A)
+
+    @classmethod
+    def none(cls) -> Bias:
+        """Return the absence of a bias."""
+        return cls(np.inf)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the bias costs nothing."""
+        return self.penalty == 0.0
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no bias."""
+        return self.penalty == np.inf
+
+    def __str__(self) -> str:
+        """Return the kind of bias in words."""
+        if self.is_free:
+            return "free bias"
+        return "no bias" if self.is_absent else f"penalised bias (A = {self.penalty:g})"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Problem (P) for every column of targets at once.
+
+    Parameters
+    ----------
+    operator : Operator
+        Reaches K.
+    targets : ndarray of shape (m, k)
+        +1 and -1 for classes, real values for regression.
+    costs : ndarray of shape (m,)
+        C_i > 0.
+    loss : Loss
+    bias : Bias
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.operators import PrecomputedOperator
+    >>> from squaresvm.problem import Bias, Loss, Problem
+    >>> from squaresvm.solution import Solution
+    >>> problem = Problem(PrecomputedOperator(np.eye(2)), np.array([[1.0], [-1.0]]), np.ones(2),
+    ...                   Loss.SQUARED, Bias.free())
+    >>> problem.certify(Solution(beta=problem.targets / 2, bias=np.zeros(1)), tol=1e-6).residual
+    0.0
+    """
+
+    operator: Operator
+    targets: FloatArray
+    costs: FloatArray
+    loss: Loss
+    bias: Bias
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, m."""
+        return int(self.targets.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of targets, k."""
+        return int(self.targets.shape[1])
+
+    @property
+    def ridge(self) -> FloatArray:
+        """1 / C_i, what the loss adds to the diagonal of K."""
+        return 1.0 / self.costs
+
+    @property
+    def _features(self) -> Matrix:
+        features = self.operator.features
+        if features is None:
+            raise TypeError("a solution in w belongs to a linear problem")
+        return features
+
+    def __str__(self) -> str:
+        """Return the kind of problem in words."""
+        return f"{self.loss.value} with {self.bias}"
+
+    def column(self, index: int) -> Problem:
+        """Return the problem of one column of targets."""
+        targets = self.targets[:, [index]]
+        return Problem(self.operator, targets, self.costs, self.loss, self.bias)
+
+    def slack(self, decision: FloatArray) -> FloatArray:
+        """Return the signed slack of each row: y - f, or y max(0, 1 - y f)."""
+        error = self.targets - decision
+        if self.loss is Loss.SQUARED_HINGE:
+            error[self.targets * error < 0.0] = 0.0
+        return error
+
+    def decision(self, solution: Solution) -> FloatArray:
+        """Return f at the rows, of shape (m, k)."""
+        if solution.primal is not None:
+            return np.asarray(self._features @ solution.primal) + solution.bias
+        assert solution.beta is not None
+        return self.operator.matmul(solution.beta) + solution.bias
+
+    def multipliers(self, solution: Solution) -> FloatArray:
+        """Return beta; C_i times the signed slack where the solution is in w."""
+        if solution.beta is not None:
+            return solution.beta
+        return self.costs[:, None] * self.slack(self.decision(solution))
+
+    def residual(self, solution: Solution) -> FloatArray:
+        """Return the scaled violation of the optimality conditions of each column, of shape (k,)."""
+        beta, _, defect = self._defect(solution)
+        return np.maximum(self._row_residual(beta, defect), self._bias_residual(beta, solution.bias))
+
+    def _defect(self, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return beta, f and r = K beta + beta / C + b - y."""
+        decision = self.decision(solution)
+        if solution.primal is None:
+            assert solution.beta is not None
+            beta = solution.beta
+            return beta, decision, decision + self.ridge[:, None] * beta - self.targets
+        beta = self.costs[:, None] * self.slack(decision)
+        features = self._features
+        # beta is made from the slack of w, and K beta = Z Z'beta: so r = -Z g, g = w - Z'beta, on active rows.
+        shortfall = np.asarray(features @ (features.T @ beta - solution.primal))
+        defect = shortfall + decision + self.ridge[:, None] * beta - self.targets
+        return beta, decision, defect
+
+    def _row_residual(self, beta: FloatArray, defect: FloatArray) -> FloatArray:
+        if self.loss is Loss.SQUARED:
+            return np.asarray(np.abs(defect).max(axis=0) / self._scale())
+        # Without h the multipliers would be measured in units of C: ten times the right beta passes
+        # any tolerance at C = 1e-8.
+        h = self.operator.diagonal() + self.ridge
+        if not self.bias.is_absent and not self.bias.is_free:
+            h = h + 1.0 / self.bias.penalty
+        complementarity = np.minimum(h[:, None] * self.targets * beta, self.targets * defect)
+        return np.asarray(np.abs(complementarity).max(axis=0))
+
+    def _bias_residual(self, beta: FloatArray, bias: FloatArray) -> FloatArray:
+        if self.bias.is_absent:
+            return np.zeros(self.n_columns)
+        size = np.abs(beta).sum(axis=0)
+        pull = self.bias.penalty * bias
+        scale = np.abs(pull) + size
+        violation = np.abs(pull - beta.sum(axis=0))
+        return np.divide(violation, scale, out=np.zeros_like(scale), where=scale > 0)
+
+    def _scale(self) -> FloatArray:
+        largest = np.abs(self.targets).max(axis=0)
+        return np.where(largest > 0.0, largest, 1.0)
+
+    def objective(self, solution: Solution) -> FloatArray:
+        """Return the primal objective of each column, of shape (k,)."""
+        return self._objective(solution, self.decision(solution))
+
+    def _objective(self, solution: Solution, decision: FloatArray) -> FloatArray:
+        if solution.primal is not None:
+            norm = np.square(solution.primal).sum(axis=0)
+        else:
+            assert solution.beta is not None
+            norm = (solution.beta * (decision - solution.bias)).sum(axis=0)
+        loss = (self.costs[:, None] * np.square(self.slack(decision))).sum(axis=0)
+        return np.asarray(0.5 * (norm + loss + self._bias_penalty(solution.bias)))
+
+    def _bias_penalty(self, bias: FloatArray) -> FloatArray:
+        return np.zeros_like(bias) if self.bias.is_absent else self.bias.penalty * bias**2
+
+    def feasible(self, beta: FloatArray) -> FloatArray:
+        """Return a point of the dual's feasible set near beta.
+
+        Clipped at zero for the squared hinge; where the bias is free, centred (squared loss) or with its
+        heavier side scaled down (squared hinge), so that 1'beta = 0.
+        """
+        if self.loss is Loss.SQUARED:
+            return beta - beta.mean(axis=0) if self.bias.is_free else beta
+        size = np.maximum(self.targets * beta, 0.0)
+        if self.bias.is_free:
+            positive = self.targets > 0
+            up = np.where(positive, size, 0.0).sum(axis=0)
+            down = np.where(positive, 0.0, size).sum(axis=0)
+            lighter = np.minimum(up, down)
+            shrink_up = np.divide(lighter, up, out=np.zeros_like(up), where=up > 0)
+            shrink_down = np.divide(lighter, down, out=np.zeros_like(down), where=down > 0)
+            size = size * np.where(positive, shrink_up, shrink_down)
+        return np.asarray(self.targets * size)
+
+    def gap(self, solution: Solution) -> FloatArray:
+        """Return (P) of the solution less (D) of a feasible point beside it, of shape (k,).
+
+        With w of the model and w_beta of the feasible multipliers the difference is a sum of terms that
+        are not negative, so no digits are lost:
+
+            1/2 |w - w_beta|^2 + 1/2 sum C_i (xi_i - beta_i/C_i)^2
+            + sum |beta_i| max(0, y_i f_i - 1)  [squared hinge]  + (A b - 1'beta)^2 / (2 A)
+        """
+        decision = self.decision(solution)
+        return self._gap(solution, self.multipliers(solution), decision)
+
+    def _gap(self, solution: Solution, beta: FloatArray, decision: FloatArray) -> FloatArray:
+        feasible = self.feasible(beta)
+        if solution.primal is not None:
+            away = solution.primal - self._features.T @ feasible
+            distance = np.square(away).sum(axis=0)
+        else:
+            step = beta - feasible
+            distance = np.maximum((step * self.operator.matmul(step)).sum(axis=0), 0.0)
+        mismatch = self.slack(decision) - feasible / self.costs[:, None]
+        total = distance + (self.costs[:, None] * mismatch**2).sum(axis=0)
+        if self.loss is Loss.SQUARED_HINGE:
+            beyond = np.maximum(self.targets * decision - 1.0, 0.0)
+            total = total + 2.0 * (np.abs(feasible) * beyond).sum(axis=0)
+        if not self.bias.is_absent and not self.bias.is_free:
+            A = self.bias.penalty
+            total = total + (A * solution.bias - feasible.sum(axis=0)) ** 2 / A
+        return np.asarray(0.5 * total)
+
+    def rounding(self, solution: Solution) -> FloatArray:
+        """Return the residual that float64 cannot be expected to beat, of shape (k,)."""
+        beta = self.multipliers(solution)
+        size = self.operator.magnitude(beta) + np.abs(self.ridge[:, None] * beta)
+        size += np.abs(solution.bias) + np.abs(self.targets)
+        scale = self._scale() if self.loss is Loss.SQUARED else 1.0
+        return np.asarray(_ROUNDING * size.max(axis=0) / scale)
+
+    def certify(self, solution: Solution, tol: float) -> Certificate:
+        """Return the certificate of the column with the largest residual.
+
+        Parameters
+        ----------
+        solution : Solution
+        tol : float
+            Bound on the residual.
+
+        Returns
+        -------
+        Certificate
+        """
+        beta, decision, defect = self._defect(solution)
+        rows = self._row_residual(beta, defect)
+        residual = np.maximum(rows, self._bias_residual(beta, solution.bias))
+        worst = int(np.argmax(np.where(np.isnan(residual), np.inf, residual)))
+        return Certificate(
+            residual=float(residual[worst]),
+            gap=float(self._gap(solution, beta, decision)[worst]),
+            objective=float(self._objective(solution, decision)[worst]),
+            status=self._status(solution, residual, tol),
+        )
+
+    def _status(self, solution: Solution, residual: FloatArray, tol: float) -> Status:
+        if np.all(residual <= tol):
+            return Status.CONVERGED
+        if np.all((residual <= tol) | (residual <= self.rounding(solution))):
+            return Status.PRECISION
+        return Status.STOPPED if solution.outcome is Outcome.STOPPED else Status.MAX_ITER
+
+
+def columns_of(solutions: Sequence[Solution]) -> Solution:
+    """Return one solution from those of single columns of targets."""
+    primal = [s.primal for s in solutions if s.primal is not None]
+    beta = [s.beta for s in solutions if s.beta is not None]
+    outcomes = [s.outcome for s in solutions]
+    ended = [o for o in (Outcome.STOPPED, Outcome.MAX_ITER) if o in outcomes]
+    return Solution(
+        bias=np.concatenate([s.bias for s in solutions]),
+        beta=np.hstack(beta) if beta else None,
+        primal=np.hstack(primal) if primal else None,
+        n_iter=max(s.n_iter for s in solutions),
+        outcome=ended[0] if ended else Outcome.FINISHED,
+    )

@@ -1,0 +1,127 @@
+"""What a solver found, and what the problem says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from squaresvm.typing import FloatArray
+
+if TYPE_CHECKING:
+    from squaresvm.factors.base import Factor
+
+__all__ = ["Certificate", "Outcome", "Solution", "Status"]
+
+
+class Outcome(StrEnum):
+    """How a search ended, in the solver's own view. The certificate has the last word."""
+
+    FINISHED = "finished"
+    MAX_ITER = "max_iter"
+    STOPPED = "stopped"
+
+
+class Status(StrEnum):
+    """What the certificate says of a fit.
+
+    Examples
+    --------
+    >>> from squaresvm import LSSVC
+    >>> from sklearn.datasets import load_iris
+    >>> model = LSSVC().fit(*load_iris(return_X_y=True))
+    >>> str(model.certificate_.status)
+    'converged'
+    >>> model.certificate_.status.advice
+    'the residual is within tol'
+    """
+
+    CONVERGED = "converged"
+    PRECISION = "precision"
+    MAX_ITER = "max_iter"
+    STOPPED = "stopped"
+
+    @property
+    def advice(self) -> str:
+        """What the status means, and what to do about it."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.CONVERGED: "the residual is within tol",
+    Status.PRECISION: (
+        "the residual is above tol but within what float64 can give for this problem; "
+        "scale the columns or lower C if that is not enough"
+    ),
+    Status.MAX_ITER: (
+        "the solver ended before tol was reached; raise max_iter, scale the columns, lower C, "
+        "or choose another solver"
+    ),
+    Status.STOPPED: "a callback stopped the solver; the model is usable, its residual is the true one",
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a fit is from the optimum, computed by the problem and never by the solver.
+
+    Parameters
+    ----------
+    residual : float
+        Scaled violation of the optimality conditions, the quantity that `tol` bounds.
+    gap : float
+        Primal objective of the model less the dual objective of a feasible point beside it: no other
+        model has an objective that is lower by more.
+    objective : float
+        Primal objective, 1/2 |w|^2 + A/2 b^2 + 1/2 sum C_i xi_i^2. Of several classes, like the other
+        fields, that of the class with the largest residual.
+    status : Status
+
+    Examples
+    --------
+    >>> from squaresvm import RLSSVC
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> certificate = RLSSVC(gamma=1e-3, C=10.0).fit(X, y).certificate_
+    >>> certificate.residual < 1e-6 and certificate.gap < 1e-6 * certificate.objective
+    True
+    """
+
+    residual: float
+    gap: float
+    objective: float
+    status: Status
+
+    def __str__(self) -> str:
+        """Return the certificate in one line."""
+        return (
+            f"{self.status.value}: residual {self.residual:.1e}, gap {self.gap:.1e}, "
+            f"objective {self.objective:.6g}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Multipliers or primal coefficients of every column of targets.
+
+    Parameters
+    ----------
+    bias : ndarray of shape (k,)
+        Zeros where the problem has none.
+    beta : ndarray of shape (m, k), optional
+        Signed multipliers. None where `primal` is the model.
+    primal : ndarray of shape (n, k), optional
+        w, where the solver worked on features.
+    n_iter : int, default=1
+        Iterations; of several columns the largest number.
+    outcome : Outcome
+    factor : Factor, optional
+        Of the whole of H (squared loss), where the solver made one.
+    """
+
+    bias: FloatArray
+    beta: FloatArray | None = None
+    primal: FloatArray | None = None
+    n_iter: int = 1
+    outcome: Outcome = Outcome.FINISHED
+    factor: Factor | None = None

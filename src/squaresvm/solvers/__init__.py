@@ -1,0 +1,1 @@
+"""Solvers: each searches, none judges its own answer."""

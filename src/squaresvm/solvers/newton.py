@@ -1,0 +1,101 @@
+"""Newton's method in (w, b) for linear models of either loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from squaresvm.factors import MomentsFactor
+from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.line_search import minimise_on_line
+from squaresvm.typing import FloatArray, IntArray
+
+__all__ = ["Newton"]
+
+_MAX_ITER = 200
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Minimise (P) over (w, b): a step to the minimum of the active rows' quadratic, an exact line search.
+
+    The objective is piecewise quadratic and falls at each step, so the active set never recurs and the
+    search is finite. w, not beta, is the iterate: it stays accurate where K is rank-deficient.
+    """
+
+    name = "newton"
+    solves = "linear models with fewer columns than rows, either loss, any bias"
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return whether K = Z Z' with few columns is at hand."""
+        return problem.operator.features is not None
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution of all columns of targets, one after the other."""
+        limit = _MAX_ITER if max_iter is None else max_iter
+        columns = [problem.column(index) for index in range(problem.n_columns)]
+        return columns_of([_search(column, tol, limit) for column in columns])
+
+
+def _search(problem: Problem, tol: float, limit: int) -> Solution:
+    Z = problem.operator.features
+    assert Z is not None
+    w, b = np.zeros((Z.shape[1], 1)), np.zeros(1)
+    decision = np.zeros((Z.shape[0], 1))
+    best, least = Solution(primal=w, bias=b), np.inf
+    factor: MomentsFactor | None = None
+    factored: IntArray | None = None
+    for iteration in range(1, limit + 1):
+        beta = problem.costs[:, None] * problem.slack(decision)
+        active = _active_rows(problem, decision)
+        settled = factored is not None and np.array_equal(active, factored)
+        if factor is None or not settled:
+            factor = MomentsFactor(Z[active], problem.costs[active], problem.bias)
+            factored = active
+        dw, db = factor.step(np.asarray(Z.T @ beta) - w, beta.sum(axis=0) - _pull(problem, b))
+        along = np.asarray(Z @ dw) + db
+        t = _line_search(problem, w, b, dw, db, decision, along)
+        w, b = w + t * dw, b + t * db
+        # Z w anew, not decision + t along: sums of steps would collect rounding.
+        decision = np.asarray(Z @ w) + b
+        solution = Solution(primal=w, bias=b, n_iter=iteration)
+        residual = float(problem.residual(solution)[0])
+        stalled = settled and residual >= 0.5 * least
+        if residual < least:
+            best, least = solution, residual
+        if least <= 1e-3 * tol or t == 0.0 or stalled:
+            break
+    outcome = Outcome.MAX_ITER if iteration == limit and least > tol else Outcome.FINISHED
+    return Solution(primal=best.primal, bias=best.bias, n_iter=iteration, outcome=outcome)
+
+
+def _active_rows(problem: Problem, decision: FloatArray) -> IntArray:
+    if problem.loss is Loss.SQUARED:
+        return np.arange(problem.n_rows)
+    return np.flatnonzero(problem.targets[:, 0] * decision[:, 0] < 1.0)
+
+
+def _pull(problem: Problem, b: FloatArray) -> FloatArray:
+    return np.zeros_like(b) if problem.bias.is_absent else problem.bias.penalty * b
+
+
+def _line_search(
+    problem: Problem,
+    w: FloatArray,
+    b: FloatArray,
+    dw: FloatArray,
+    db: FloatArray,
+    decision: FloatArray,
+    along: FloatArray,
+) -> float:
+    if problem.loss is Loss.SQUARED:
+        return 1.0
+    y = problem.targets[:, 0]
+    slope = float((w * dw).sum() + (_pull(problem, b) * db).sum())
+    curvature = float((dw * dw).sum() + (_pull(problem, db) * db).sum())
+    margin, change = 1.0 - y * decision[:, 0], y * along[:, 0]
+    return minimise_on_line(slope, curvature, margin, change, problem.costs)
