@@ -1,12 +1,15 @@
-# Every target sets up what it needs in .venv and says so. PYTHON=python3.12 make test uses another Python.
+# Every target sets up what it needs in .venv and says so.
+# Another Python: make test PYTHON=python3.12
 PYTHON ?= python3
 # Where the benchmark tables look for data and leave their results.
 DATA ?= data
 OUT ?= build/bench
 
 BIN := .venv/bin
-# One BLAS thread a worker: the tests run side by side already. At most 4 workers, each with its own kernels in memory.
-PYTEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses=4
+HINT := squaresvm needs Python 3.11 or later; name another as in: make test PYTHON=python3.12
+# The tests run side by side, at most four at a time for the sake of memory; so one thread each.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -n auto --maxprocesses=4
 
 .DEFAULT_GOAL := help
 .PHONY: help test demo lint format bench clean
@@ -42,7 +45,8 @@ bench: .venv/stamp-bench  ## measure against other libraries (needs a C++ compil
 
 clean:  ## remove caches, reports and builds, but not .venv
 	@echo "== Removing caches, reports and builds"
-	@rm -rf build dist .coverage .coverage.* coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf build dist .coverage .coverage.* coverage.xml
+	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each set of extras, renewed when pyproject.toml changes.
@@ -55,7 +59,8 @@ clean:  ## remove caches, reports and builds, but not .venv
 	@touch $@
 
 $(BIN)/python:
-	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or later, or give its name as in: make test PYTHON=python3.12" >&2; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "squaresvm needs Python 3.11 or later, but $(PYTHON) is $$("$(PYTHON)" -V 2>&1); give another as in: make test PYTHON=python3.12" >&2; exit 1; }
+	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) was not found. $(HINT)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is $$("$(PYTHON)" -V 2>&1). $(HINT)" >&2; exit 1; }
 	@echo "== Making a virtual environment in .venv"
-	@"$(PYTHON)" -m venv .venv
+	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; exit 1; }

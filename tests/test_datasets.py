@@ -114,27 +114,25 @@ def test_spirals_noise_has_the_given_size():
 @pytest.mark.parametrize("separability", [0.6, 0.7, 0.9, 0.99])
 @pytest.mark.parametrize(("n_features", "n_centers"), [(10, 100), (3, 7), (30, 20)])
 def test_ndc_share_is_separable(separability, n_features, n_centers):
-    X, y = make_ndc(
-        60_000, n_features, n_centers=n_centers, separability=separability, random_state=0
-    )
+    X, y = make_ndc(40_000, n_features, n_centers=n_centers, separability=separability, random_state=0)
     judge = LinearSVC(dual=False).fit(X[::2], y[::2])
     assert judge.score(X[1::2], y[1::2]) == pytest.approx(separability, abs=0.015)
     assert abs(np.mean(y)) < 0.02
 
 
 def test_ndc_rows_are_normal_clusters_of_differing_spread():
-    X, y = make_ndc(12_000, 30, n_centers=6, separability=0.9999, random_state=3)
-    # In 30 dimensions six nearly separable clusters are far apart, so that KMeans finds them.
-    found = KMeans(6, n_init=10, random_state=0).fit_predict(X)
+    X, y = make_ndc(9_000, 30, n_centers=12, separability=0.9999, random_state=3)
+    # In 30 dimensions a dozen nearly separable clusters are far apart, so that KMeans finds them.
+    found = KMeans(12, n_init=10, random_state=0).fit_predict(X)
     spreads = []
-    for k in range(6):
+    for k in range(12):
         assert np.ptp(y[found == k]) == 0
         Z = X[found == k] - X[found == k].mean(axis=0)
         spreads.append(Z.std())
         np.testing.assert_allclose(Z.std(axis=0), Z.std(), rtol=0.1)
         assert np.mean((Z / Z.std()) ** 4) == pytest.approx(3.0, abs=0.1)
     assert max(spreads) < 3.1 * min(spreads)
-    assert max(spreads) > 1.2 * min(spreads)
+    assert max(spreads) > 1.5 * min(spreads)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -142,9 +140,7 @@ def test_ndc_rows_are_normal_clusters_of_differing_spread():
 def test_ndc_blocks_are_the_rows_of_make_ndc(dtype, block_size):
     n = 50_001
     X, y = make_ndc(n, 3, n_centers=11, dtype=dtype, random_state=5)
-    blocks = list(
-        ndc_blocks(n, 3, n_centers=11, dtype=dtype, block_size=block_size, random_state=5)
-    )
+    blocks = list(ndc_blocks(n, 3, n_centers=11, dtype=dtype, block_size=block_size, random_state=5))
     assert [len(b) for b, _ in blocks[:-1]] == [block_size] * (n // block_size)
     assert all(b.dtype == dtype for b, _ in blocks)
     assert np.array_equal(np.concatenate([b for b, _ in blocks]), X)

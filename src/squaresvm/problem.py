@@ -189,7 +189,7 @@ class Problem:
             return beta, decision, decision + self.ridge[:, None] * beta - self.targets
         beta = self.costs[:, None] * self.slack(decision)
         features = self._features
-        # beta is made from the slack of w, and K beta = Z Z'beta: so r = -Z g, g = w - Z'beta, on active rows.
+        # beta is made from the slack of w, and K beta = Z Z'beta: so r = -Z (w - Z'beta) where active.
         shortfall = np.asarray(features @ (features.T @ beta - solution.primal))
         defect = shortfall + decision + self.ridge[:, None] * beta - self.targets
         return beta, decision, defect

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from squaresvm.typing import FloatArray
 
-if TYPE_CHECKING:
-    from squaresvm.factors.base import Factor
-
-__all__ = ["Certificate", "Outcome", "Solution", "Status"]
+__all__ = ["Certificate", "Factor", "Outcome", "Solution", "Status"]
 
 
 class Outcome(StrEnum):
@@ -125,3 +122,27 @@ class Solution:
     n_iter: int = 1
     outcome: Outcome = Outcome.FINISHED
     factor: Factor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the factor, which is made again when asked for."""
+        return {**self.__dict__, "factor": None}
+
+
+class Factor(Protocol):
+    """A factor of M = [H, 1; 1', -A], the matrix of the squared loss, in whatever form.
+
+    H = K + diag(1/C). The bias is kept in the border, free (A = 0), penalised or absent, because 1/A inside
+    H would ruin its condition where A is small.
+    """
+
+    def solve(self, targets: FloatArray) -> Solution:
+        """Return the solution of H beta + b = targets, 1'beta = A b."""
+        ...
+
+    def refine(self, solution: Solution, targets: FloatArray) -> Solution:
+        """Return the solution after one step of iterative refinement."""
+        ...
+
+    def diag_inverse(self) -> FloatArray:
+        """Return the diagonal of inv(M), rows only, of shape (m,)."""
+        ...

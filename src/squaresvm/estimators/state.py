@@ -19,6 +19,7 @@ from squaresvm.operators import (
     Operator,
     PrecomputedOperator,
     ProximalOperator,
+    StoredOperator,
 )
 from squaresvm.problem import Bias, Loss, Problem
 from squaresvm.rows import Rows
@@ -197,11 +198,11 @@ def encode(y: np.ndarray[Any, Any], settings: Settings) -> tuple[np.ndarray[Any,
 def _operator(rows: Rows, held: IntArray, weights: FloatArray, settings: Settings) -> Operator:
     everything = held.size == rows.count
     X = rows.X if everything else rows.X[held]
-    operator: Operator
+    operator: StoredOperator
     if settings.kernel is None:
         operator = PrecomputedOperator(X if everything else X[:, held])
-    elif settings.is_linear:
-        operator = LinearOperator(X)
+    elif settings.is_linear and X.shape[1] < X.shape[0]:
+        return LinearOperator(X)
     else:
         operator = DenseOperator(settings.kernel, X)
     return ProximalOperator(operator, weights) if settings.proximal else operator

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from squaresvm.factors.base import Factor
 from squaresvm.factors.cholesky import CholeskyFactor
 from squaresvm.factors.moments import MomentsFactor
 from squaresvm.problem import Problem
+from squaresvm.solution import Factor
 
 __all__ = ["CholeskyFactor", "Factor", "MomentsFactor", "factorise"]
 
 
 def factorise(problem: Problem) -> Factor:
     """Return a factor of the problem's H: of n x n sums where K = Z Z' with few columns, else Cholesky."""
-    if problem.operator.features is not None:
-        return MomentsFactor(problem.operator.features, problem.costs, problem.bias)
-    return CholeskyFactor(problem.operator.store(), problem.ridge, problem.bias)
+    operator = problem.operator
+    if operator.features is not None:
+        return MomentsFactor(operator.features, problem.costs, problem.bias)
+    return CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)

@@ -1,96 +1,145 @@
-"""Cholesky factor of H = K + diag(1/C), bordered by the bias."""
+"""The factor of a kernel model: inv(K + diag(1/C)), bordered by the bias, that learns and forgets rows."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass, replace
 
-from squaresvm.factors.jitter import cholesky_with_jitter
-from squaresvm.lapack import solve_triangular_in_place
+import numpy as np
+import scipy.linalg
+
+from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.operators import KernelStore
-from squaresvm.operators.blocks import row_blocks
 from squaresvm.problem import Bias
 from squaresvm.solution import Solution
-from squaresvm.typing import FloatArray
+from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["CholeskyFactor"]
 
 
+@dataclass(frozen=True, eq=False)
 class CholeskyFactor:
-    """L with L L' = K + diag(ridge), in the room of a kernel store.
+    """N0 = inv(K + diag(1/C)) of the rows in some slots of a store.
 
-    With N0 = inv(H) and u = N0 1, the bordered system [H, 1; 1', -A] (beta, b) = (t, c) has the solution
+    With u = N0 1 and s = A + 1'u, the bordered system [H, 1; 1', -A] (beta, b) = (t, c) has the solution
 
-        b = (1'N0 t - c) / (A + 1'u),    beta = N0 t - u b
+        b = (1'N0 t - c) / s,    beta = N0 t - u b                                                      (1)
 
-    so one factor serves free, penalised and absent bias, and any number of right-hand sides.
+    so one factor serves free, penalised and absent bias, and any number of right-hand sides. The border's
+    own part of the inverse is N = N0 - u u'/s, with u/s beside it.
 
-    Where H is singular in floating point (equal rows at C = 1e8) the factor is that of H with a jitter of
-    the size of rounding on its diagonal. `refine` then works towards H itself, and the problem's certificate
-    says how far that went.
+    The view is frozen: `remove` and `append` return a new one beside the new solution, and an older one
+    stays valid until a repair. The matrix itself lies in a :class:`SlotInverse` that all of them share.
 
     Parameters
     ----------
-    store : KernelStore
-        K, and room for L.
-    ridge : ndarray of shape (m,)
-        1 / C_i.
+    inverse : SlotInverse
+    version : int
+        The inverse's, when this view was made.
+    slots : ndarray of shape (m,)
+        Where the rows are.
+    ridge : ndarray of shape (size,)
+        1 / C, a slot each.
     bias : Bias
-
-    Attributes
-    ----------
-    jitter : float
-        What was added to the diagonal; 0.0 where H is positive definite in floating point.
+    ones : ndarray of shape (size,)
+        u, a slot each; zero in empty slots.
+    signs : ndarray of shape (pending,)
+        Of the columns of corrections that this view counts.
     """
 
-    def __init__(self, store: KernelStore, ridge: FloatArray, bias: Bias) -> None:
-        self.store = store
-        self.ridge = ridge
-        self.bias = bias
-        self._factorise()
+    inverse: SlotInverse
+    version: int
+    slots: IntArray
+    ridge: FloatArray
+    bias: Bias
+    ones: FloatArray
+    signs: FloatArray
 
-    def _factorise(self) -> None:
-        diagonal = self.store.diagonal + self.ridge
-        refill = self.store.copy_kernel_to_room
-        self.jitter = cholesky_with_jitter(self.store.room, diagonal, refill)
-        self._ones = self._inner_solve(np.ones((self.store.n_rows, 1)))[:, 0]
+    @classmethod
+    def build(cls, store: KernelStore, slots: IntArray, ridge: FloatArray, bias: Bias) -> CholeskyFactor:
+        """Factor K + diag(ridge) of the rows in the given slots."""
+        by_slot = np.ones(store.size)
+        by_slot[slots] = ridge
+        inverse = SlotInverse(store)
+        inverse.factorise(by_slot, _mask(slots, store.size))
+        bare = cls(inverse, inverse.version, slots, by_slot, bias, by_slot, np.empty(0))
+        return bare._with_ones()
+
+    def _with_ones(self) -> CholeskyFactor:
+        ones = self._inner(_mask(self.slots, self.size).astype(np.float64)[:, None])[:, 0]
+        return replace(self, ones=ones)
+
+    @property
+    def size(self) -> int:
+        """Number of slots, empty ones included."""
+        return int(self.ridge.shape[0])
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the shared inverse still is what this view was made from."""
+        return self.version == self.inverse.version and self.inverse.form is not Form.NOTHING
+
+    @property
+    def jitter(self) -> float:
+        """What had to be added to the diagonal; 0.0 where H is positive definite in floating point."""
+        return self.inverse.jitter
+
+    @property
+    def _schur(self) -> float:
         penalty = 0.0 if self.bias.is_absent else self.bias.penalty
-        self._schur = penalty + float(self._ones.sum())
+        return penalty + float(self.ones[self.slots].sum())
 
-    def refresh(self) -> None:
-        """Factor anew from K."""
-        self.store.copy_kernel_to_room()
-        self._factorise()
+    @property
+    def _pending(self) -> FloatArray:
+        return self.inverse.pending[: self.size, : self.signs.size]
 
-    def _inner_solve(self, rhs: FloatArray) -> FloatArray:
-        """Return N0 rhs."""
-        out = np.array(rhs, dtype=np.float64, order="F")
-        solve_triangular_in_place(self.store.room, out)
-        solve_triangular_in_place(self.store.room, out, transpose=True)
+    # Products with N0 ------------------------------------------------------------------------------
+
+    def _inner(self, rhs: FloatArray) -> FloatArray:
+        """Return N0 rhs, by slots; what stands in empty slots is of no meaning."""
+        out = self.inverse.solve(rhs)
+        if self.signs.size:
+            pending = self._pending
+            out += pending @ (self.signs[:, None] * (pending.T @ rhs))
+        empty = ~_mask(self.slots, self.size)
+        out[empty] = 0.0
         return out
 
-    def _bordered_solve(
-        self, rhs: FloatArray, border: FloatArray | float = 0.0
-    ) -> tuple[FloatArray, FloatArray]:
-        beta = self._inner_solve(rhs)
-        if self.bias.is_absent:
-            return beta, np.zeros(rhs.shape[1])
-        bias = (beta.sum(axis=0) - border) / self._schur
-        beta -= np.outer(self._ones, bias)
-        return beta, bias
+    def _columns(self, slots: IntArray) -> FloatArray:
+        """Return columns of N0, by slots."""
+        out = self.inverse.columns(slots, self.size)
+        if self.signs.size:
+            pending = self._pending
+            out += pending @ (self.signs[:, None] * pending[slots].T)
+        out[~_mask(self.slots, self.size)] = 0.0
+        return out
+
+    def _scatter(self, b: FloatArray) -> FloatArray:
+        out = np.zeros((self.size, b.shape[1]), order="F")
+        out[self.slots] = b
+        return out
+
+    # Solving ---------------------------------------------------------------------------------------
 
     def solve(self, targets: FloatArray) -> Solution:
         """Return the solution of H beta + b = targets, 1'beta = A b."""
-        beta, bias = self._bordered_solve(targets)
-        return self._balance(beta, bias)
+        return self._balanced(*self._bordered(targets, 0.0))
 
-    def _balance(self, beta: FloatArray, bias: FloatArray) -> Solution:
+    def _bordered(self, rhs: FloatArray, border: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+        beta = self._inner(self._scatter(rhs))[self.slots]
+        if self.bias.is_absent:
+            return beta, np.zeros(rhs.shape[1])
+        bias = (beta.sum(axis=0) - border) / self._schur
+        beta -= np.outer(self.ones[self.slots], bias)
+        return beta, bias
+
+    def _balanced(self, beta: FloatArray, bias: FloatArray) -> Solution:
         """Return the solution with what rounding left of 1'beta - A b moved into the bias.
 
         Where the targets are all but constant, beta is all rounding, and so would its sum be.
         """
         if not self.bias.is_absent:
             left = (beta.sum(axis=0) - self.bias.penalty * bias) / self._schur
-            beta -= np.outer(self._ones, left)
+            beta = beta - np.outer(self.ones[self.slots], left)
             bias = bias + left
         return Solution(beta=beta, bias=bias, factor=self)
 
@@ -98,7 +147,8 @@ class CholeskyFactor:
         """Return targets - H beta - b and A b - 1'beta."""
         beta = solution.beta
         assert beta is not None
-        rows = targets - self.store.matmul(beta) - self.ridge[:, None] * beta - solution.bias
+        product = self.inverse.store.matmul(self._scatter(beta))[self.slots]
+        rows = targets - product - self.ridge[self.slots, None] * beta - solution.bias
         if self.bias.is_absent:
             return rows, np.zeros(targets.shape[1])
         return rows, self.bias.penalty * solution.bias - beta.sum(axis=0)
@@ -106,24 +156,143 @@ class CholeskyFactor:
     def refine(self, solution: Solution, targets: FloatArray) -> Solution:
         """Return the solution after one step of iterative refinement."""
         rows, border = self.residual(solution, targets)
-        step, bias = self._bordered_solve(rows, border)
+        step, bias = self._bordered(rows, border)
         assert solution.beta is not None
-        return self._balance(solution.beta + step, solution.bias + bias)
+        return self._balanced(solution.beta + step, solution.bias + bias)
 
     def diag_inverse(self) -> FloatArray:
-        """Return the diagonal of the inverse of the bordered matrix, rows only.
-
-        (N0)_ii is the squared norm of column i of inv(L), which starts at row i: blocks of columns need no
-        second m x m matrix.
-        """
-        m = self.store.n_rows
-        diagonal = np.empty(m)
-        for columns in row_blocks(m, m):
-            start = columns.start
-            unit = np.zeros((m - start, columns.stop - start), order="F")
-            unit[np.diag_indices(columns.stop - start)] = 1.0
-            solve_triangular_in_place(self.store.room[start:, start:], unit)
-            diagonal[columns] = np.einsum("ij,ij->j", unit, unit)
+        """Return the diagonal of N, rows only."""
+        diagonal = np.zeros(self.size)
+        diagonal[: self.inverse.size] = self.inverse.diagonal()
+        if self.signs.size:
+            diagonal += self._pending**2 @ self.signs
         if not self.bias.is_absent:
-            diagonal -= self._ones**2 / self._schur
-        return diagonal
+            diagonal -= self.ones**2 / self._schur
+        return diagonal[self.slots]
+
+    # Learning and forgetting -----------------------------------------------------------------------
+
+    def remove(self, positions: IntArray, solution: Solution) -> tuple[CholeskyFactor, Solution]:
+        """Return factor and solution without the rows at `positions`.
+
+            s_rest <- s_rest - N[rest, R] inv(N[R, R]) s[R]                                              (2)
+
+        for s = (beta, b), and N0 loses the same rank: both from the columns of N0 at R alone.
+        """
+        self.inverse.serve()
+        gone = self.slots[positions]
+        keep = np.ones(self.slots.size, dtype=bool)
+        keep[positions] = False
+        columns = self._columns(gone)
+        beta = solution.beta
+        assert beta is not None
+        bordered, beside = columns[self.slots], np.zeros(gone.size)
+        ones = self.ones
+        if not self.bias.is_absent:
+            beside = ones[gone] / self._schur
+            bordered = bordered - np.outer(ones[self.slots], beside)
+        pivots = scipy.linalg.solve(bordered[positions], beta[positions], assume_a="pos")
+        left = Solution(
+            beta=(beta - bordered @ pivots)[keep], bias=solution.bias - beside @ pivots, factor=None
+        )
+        root = scipy.linalg.cholesky(columns[gone], lower=True)
+        correction = scipy.linalg.solve_triangular(root, columns.T, lower=True).T
+        shrunk = ones - correction @ scipy.linalg.solve_triangular(root, ones[gone], lower=True)
+        shrunk[gone] = 0.0
+        factor = replace(self, slots=self.slots[keep], ones=shrunk)._correct(correction, -1.0)
+        return factor, replace(left, factor=factor)
+
+    def append(
+        self,
+        slots: IntArray,
+        cross: FloatArray,
+        corner: FloatArray,
+        ridge: FloatArray,
+        shortfall: FloatArray,
+        solution: Solution,
+    ) -> tuple[CholeskyFactor, Solution]:
+        """Return factor and solution with new rows in `slots`, by the Schur complement of their block.
+
+        Parameters
+        ----------
+        slots : ndarray of shape (q,)
+        cross : ndarray of shape (m, q)
+            K between the rows held and the new ones.
+        corner : ndarray of shape (q, q)
+            K of the new rows.
+        ridge : ndarray of shape (q,)
+            1 / C of the new rows.
+        shortfall : ndarray of shape (q, k)
+            Targets less decision values of the new rows: what the model does not know yet.
+        solution : Solution
+        """
+        grown = self._grown(slots, ridge)
+        by_slot = grown._scatter(cross)
+        v = grown._inner(by_slot)
+        corner = corner + np.diag(ridge)
+        schur = corner - cross.T @ v[self.slots]
+        d = 1.0 - cross.T @ self.ones[self.slots]
+        beta = solution.beta
+        assert beta is not None
+        old, beside, bordered = v[self.slots], np.zeros(slots.size), schur
+        if not self.bias.is_absent:
+            beside = d / self._schur
+            old = old + np.outer(self.ones[self.slots], beside)
+            bordered = schur + np.outer(d, beside)
+        new = scipy.linalg.solve(bordered, shortfall, assume_a="pos")
+        root = scipy.linalg.cholesky(schur, lower=True)
+        fresh = scipy.linalg.cho_solve((root, True), d)
+        ones = grown.ones - v @ fresh
+        ones[slots] = fresh
+        factor = replace(grown, slots=np.concatenate([self.slots, slots]), ones=ones)
+        if self._extends(slots):
+            self.inverse.extend(by_slot[: self.inverse.size], corner)
+        else:
+            v[slots] -= np.eye(slots.size)
+            correction = scipy.linalg.solve_triangular(root, v.T, lower=True).T
+            factor = factor._correct(correction, 1.0)
+        joined = np.vstack([beta - old @ new, new])
+        return factor, Solution(beta=joined, bias=solution.bias + beside @ new, factor=factor)
+
+    def _grown(self, slots: IntArray, new_ridge: FloatArray) -> CholeskyFactor:
+        """Return this view over as many slots as there will be."""
+        size = max(self.size, int(slots.max()) + 1)
+        ridge, ones = np.ones(size), np.zeros(size)
+        ridge[: self.size], ones[: self.size] = self.ridge, self.ones
+        ridge[slots] = new_ridge
+        self.inverse.reserve(size)
+        return replace(self, ridge=ridge, ones=ones)
+
+    def _extends(self, slots: IntArray) -> bool:
+        """Return whether rows in `slots` can simply be appended to a Cholesky factor."""
+        size = self.inverse.size
+        behind = np.array_equal(slots, np.arange(size, size + slots.size))
+        return behind and self.inverse.form is Form.CHOLESKY and self.signs.size == 0
+
+    def _correct(self, columns: FloatArray, sign: float) -> CholeskyFactor:
+        start = self.signs.size
+        self.inverse.write_pending(start, columns)
+        signs = np.concatenate([self.signs, np.full(columns.shape[1], sign)])
+        return replace(self, signs=signs)
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether corrections may still wait for a repair."""
+        return self.signs.size < PENDING_LIMIT
+
+    def repaired(self) -> CholeskyFactor:
+        """Return a view after the corrections have been worked into the shared inverse."""
+        alive = _mask(self.slots, self.size)
+        self.inverse.repair(self._pending, self.signs, alive)
+        return replace(self, version=self.inverse.version, signs=np.empty(0))._with_ones()
+
+    def rebuilt(self) -> CholeskyFactor:
+        """Return a view of a factor made anew from K."""
+        self.inverse.factorise(self.ridge, _mask(self.slots, self.size))
+        return replace(self, version=self.inverse.version, signs=np.empty(0))._with_ones()
+
+
+def _mask(slots: IntArray, size: int) -> BoolArray:
+    mask = np.zeros(size, dtype=bool)
+    mask[slots] = True
+    return mask

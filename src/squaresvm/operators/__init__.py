@@ -8,6 +8,7 @@ from squaresvm.operators.linear import LinearOperator
 from squaresvm.operators.precomputed import PrecomputedOperator
 from squaresvm.operators.proximal import ProximalOperator
 from squaresvm.operators.store import KernelStore
+from squaresvm.operators.stored import StoredOperator
 
 __all__ = [
     "DenseOperator",
@@ -16,4 +17,5 @@ __all__ = [
     "Operator",
     "PrecomputedOperator",
     "ProximalOperator",
+    "StoredOperator",
 ]

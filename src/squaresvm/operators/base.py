@@ -47,6 +47,11 @@ class Operator(Protocol):
         """Return K in a buffer that a factor may share; made when first asked for."""
         ...
 
+    @property
+    def slots(self) -> IntArray:
+        """Slot of each row in the store."""
+        ...
+
     def expand(self, coefficients: FloatArray) -> FloatArray:
         """Return the coefficients of k(x_i, .) in f, given the multipliers: the same for most kernels."""
         ...

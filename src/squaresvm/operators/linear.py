@@ -1,13 +1,12 @@
-"""The linear kernel: K = Z Z', never formed where Z has fewer columns than rows."""
+"""The linear kernel: K = Z Z', never formed."""
 
 from __future__ import annotations
-
-from functools import cached_property
 
 import numpy as np
 
 from squaresvm.kernels import Kernel, inner_products
 from squaresvm.operators.blocks import row_blocks
+from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.store import KernelStore
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -34,18 +33,18 @@ class LinearOperator:
         return int(self.X.shape[0])
 
     @property
-    def features(self) -> Matrix | None:
-        """The rows, where they are fewer columns than rows."""
-        return self.X if self.X.shape[1] < self.X.shape[0] else None
-
-    @cached_property
-    def _store(self) -> KernelStore:
-        X = self.X
-        return KernelStore(X.shape[0], lambda rows, columns: inner_products(X[rows], X[columns]))
+    def features(self) -> Matrix:
+        """The rows themselves."""
+        return self.X
 
     def store(self) -> KernelStore:
-        """Return K in a buffer, formed when first asked for."""
-        return self._store
+        """Return K in a buffer, formed now: whoever works on features has no need of it."""
+        return DenseOperator(Kernel("linear"), self.X).store()
+
+    @property
+    def slots(self) -> IntArray:
+        """Slot of each row in that buffer."""
+        return np.arange(self.n_rows)
 
     def diagonal(self) -> FloatArray:
         """Return the diagonal of K."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.store import KernelStore
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.operators.stored import StoredOperator
+from squaresvm.typing import BoolArray, FloatArray, Matrix
 
 __all__ = ["PrecomputedOperator", "check_symmetric"]
 
@@ -34,8 +35,8 @@ def check_symmetric(K: FloatArray) -> None:
             )
 
 
-class PrecomputedOperator:
-    """K as given, referenced and never written to.
+class PrecomputedOperator(StoredOperator):
+    """K as given, copied into a store: what the caller does with its matrix later is its own business.
 
     Parameters
     ----------
@@ -43,49 +44,37 @@ class PrecomputedOperator:
         Symmetric.
     """
 
-    features: Matrix | None = None
-
     def __init__(self, K: FloatArray) -> None:
-        self.K = K
+        super().__init__(int(K.shape[0]))
+        self._given: FloatArray | None = K
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows, m."""
-        return int(self.K.shape[0])
+    def _block(self, rows: slice, columns: slice) -> FloatArray:
+        assert self._given is not None
+        return self._given[rows, columns]
 
-    @cached_property
-    def _store(self) -> KernelStore:
-        K = self.K
-        return KernelStore(K.shape[0], lambda rows, columns: K[rows, columns])
-
-    def store(self) -> KernelStore:
-        """Return a copy of K whose lower triangle may be lent: the caller's matrix is not ours."""
-        return self._store
-
-    def diagonal(self) -> FloatArray:
-        """Return the diagonal of K."""
-        return np.array(np.diagonal(self.K), dtype=np.float64)
-
-    def matmul(self, b: FloatArray) -> FloatArray:
-        """Return K b."""
-        return np.asarray(self.K @ b, dtype=np.float64)
-
-    def magnitude(self, b: FloatArray) -> FloatArray:
-        """Return sum_j |K_ij b_j| for each row and column of b."""
-        size = np.abs(b)
-        total = np.empty_like(b)
-        for rows in row_blocks(self.n_rows, self.n_rows):
-            total[rows] = np.abs(self.K[rows]) @ size
-        return total
-
-    def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Return K[rows, columns]."""
-        return np.asarray(self.K[rows][:, columns], dtype=np.float64)
-
-    def expand(self, coefficients: FloatArray) -> FloatArray:
-        """Return the coefficients of k(x_i, .) in f: the multipliers themselves."""
-        return coefficients
+    def _held(self, *, lent: bool = False) -> KernelStore:
+        store = super()._held(lent=lent)
+        self._given = None
+        return store
 
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return X coefficients: the columns of X are the kernel values with the rows held."""
         return np.asarray(X @ coefficients, dtype=np.float64)
+
+    def without(self, keep: BoolArray) -> PrecomputedOperator:
+        """Return the operator of the rows kept, on the same store."""
+        rest = PrecomputedOperator(np.empty((int(keep.sum()), 0)))
+        return self._sharing(rest, self.slots[keep])
+
+    def joined(self, K: FloatArray) -> PrecomputedOperator:
+        """Return the operator of these rows and new ones; K is (new, held + new)."""
+        held = self.n_rows
+        slots = self._put(K[:, :held].T, K[:, held:])
+        both = PrecomputedOperator(np.empty((held + K.shape[0], 0)))
+        return self._sharing(both, np.concatenate([self.slots, slots]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state with K itself: nobody else has it."""
+        everything = np.arange(self.n_rows)
+        given = self._given if self._given is not None else self.block(everything, everything)
+        return {**super().__getstate__(), "_given": given}

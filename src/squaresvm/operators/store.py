@@ -14,25 +14,23 @@ __all__ = ["KernelStore"]
 
 
 class KernelStore:
-    """A symmetric matrix in the upper triangle of one buffer, and room for a factor in the lower one.
+    """A symmetric matrix in one buffer, by slots, with room to lend to a factor.
 
-    The buffer has one row more than columns. K takes its upper triangle, diagonal included; one row further
+    The buffer has one row more than columns. K takes the upper triangle, diagonal included; one row further
     down, what is left is a whole lower triangle, diagonal included, for a Cholesky factor or an inverse.
     So K stays at hand for the certificate, for refinement and for a new factorisation, in the memory of
-    one square matrix.
+    one square matrix. Until the room is lent, the lower triangle holds K as well, and blocks are cheap.
+
+    Rows live in slots. A row that leaves frees its slot, a row that comes takes a free one or one behind
+    the last, for which some room is kept.
 
     Parameters
     ----------
     n_rows : int
     block : callable
         ``block(rows, columns)`` returns K[rows, columns] for two slices.
-
-    Attributes
-    ----------
-    kernel : ndarray of shape (m, m)
-        View of the buffer whose upper triangle is K.
-    room : ndarray of shape (m, m)
-        View of the buffer whose lower triangle is free. It starts as K.
+    lent : bool, default=True
+        Whether to lend the room from the start.
 
     Examples
     --------
@@ -40,57 +38,78 @@ class KernelStore:
     >>> from squaresvm.operators import KernelStore
     >>> K = np.array([[2.0, 1.0], [1.0, 3.0]])
     >>> store = KernelStore(2, lambda rows, columns: K[rows, columns])
-    >>> store.room[np.tril_indices(2)] = np.nan  # whoever borrows the room may write there
+    >>> store.room(2)[np.tril_indices(2)] = np.nan  # whoever borrows the room may write there
     >>> store.matmul(np.array([[1.0], [1.0]])).ravel()
     array([3., 4.])
     """
 
-    def __init__(self, n_rows: int, block: Callable[[slice, slice], FloatArray]) -> None:
-        buffer = np.empty((n_rows + 1, n_rows), order="F")
-        self.kernel = buffer[:-1]
-        self.room = buffer[1:]
+    def __init__(
+        self, n_rows: int, block: Callable[[slice, slice], FloatArray], *, lent: bool = True
+    ) -> None:
+        self.size = n_rows
+        self.lent = lent
+        self._fresh = lent  # Whether the room still holds K.
+        self._buffer = _allocate(n_rows)
+        kernel, room = self._kernel, self.room(n_rows)
         for columns in row_blocks(n_rows, n_rows):
             start, stop = columns.start, columns.stop
             values = block(slice(start, n_rows), columns)
-            below = values[stop - start :]
-            self.room[stop:, columns] = below
-            self.kernel[columns, stop:] = below.T
-            self._fill_corner(values[: stop - start], columns)
+            corner, below = values[: stop - start], values[stop - start :]
+            kernel[columns, stop:] = below.T
+            (room if lent else kernel)[stop:, columns] = below
+            self._fill_corner(corner, columns)
 
     def _fill_corner(self, values: FloatArray, part: slice) -> None:
         lower = np.tril_indices(values.shape[0])
-        self.room[part, part][lower] = values[lower]
-        self.kernel[part, part].T[lower] = values[lower]
+        corner = self._kernel[part, part]
+        (self.room(self.size)[part, part] if self.lent else corner)[lower] = values[lower]
+        corner.T[lower] = values[lower]
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows, m."""
-        return int(self.kernel.shape[0])
+    def _kernel(self) -> FloatArray:
+        return self._buffer[: self.size, : self.size]
+
+    def room(self, size: int) -> FloatArray:
+        """Return the part of the buffer whose lower triangle is free for a factor of `size` slots."""
+        return self._buffer[1 : size + 1, :size]
+
+    def lend(self) -> FloatArray:
+        """Return the room with K in its lower triangle, for a factor to overwrite."""
+        m = self.size
+        if not self.lent:
+            for j in range(m):
+                self._buffer[j + 1 : m + 1, j] = self._buffer[j:m, j]
+            self.lent = True
+        elif not self._fresh:
+            self._copy_kernel_to_room()
+        self._fresh = False
+        return self.room(m)
+
+    def _copy_kernel_to_room(self) -> None:
+        m = self.size
+        kernel, room = self._kernel, self.room(m)
+        for columns in row_blocks(m, m):
+            room[columns.stop :, columns] = kernel[columns, columns.stop :].T
+            lower = np.tril_indices(columns.stop - columns.start)
+            room[columns, columns][lower] = kernel[columns, columns].T[lower]
 
     @property
     def diagonal(self) -> FloatArray:
-        """Diagonal of K."""
-        return np.diagonal(self.kernel).copy()
-
-    def copy_kernel_to_room(self) -> None:
-        """Write K into the room again, for another factorisation."""
-        m = self.n_rows
-        for columns in row_blocks(m, m):
-            self.room[columns.stop :, columns] = self.kernel[columns, columns.stop :].T
-            self._fill_corner(self.kernel[columns, columns].T, columns)
+        """Diagonal of K, a slot each."""
+        return np.diagonal(self._kernel).copy()
 
     def matmul(self, b: FloatArray) -> FloatArray:
-        """Return K b for b of shape (m, k)."""
-        return symmetric_product(self.kernel, b, lower=False)
+        """Return K b for b of shape (slots, k)."""
+        return symmetric_product(self._kernel, b, lower=False)
 
     def magnitude(self, b: FloatArray) -> FloatArray:
-        """Return sum_j |K_ij b_j| for each row and column of b."""
+        """Return sum_j |K_ij b_j| for each slot and column of b."""
         total = np.zeros_like(b)
         size = np.abs(b)
-        m = self.n_rows
+        m = self.size
         for columns in row_blocks(m, m):
             start, stop = columns.start, columns.stop
-            above = np.abs(self.kernel[:stop, columns])
+            above = np.abs(self._kernel[:stop, columns])
             above[start:] = np.triu(above[start:], 1)
             total[:stop] += above @ size[columns]
             total[columns] += above.T @ size[:stop]
@@ -98,7 +117,79 @@ class KernelStore:
         return total
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Return K[rows, columns], a new array."""
-        first = np.minimum(rows[:, None], columns[None, :])
-        second = np.maximum(rows[:, None], columns[None, :])
-        return self.kernel[first, second]
+        """Return K[rows, columns], by slots, a new Fortran-ordered array."""
+        if not self.lent:
+            # Rows of the transpose are contiguous, and whole rows first is the fast order.
+            return self._kernel.T[columns][:, rows].T
+        if columns.size <= rows.size:
+            out = np.empty((rows.size, columns.size), order="F")
+            for position, column in enumerate(columns):
+                out[:, position] = self.column(column)[rows]
+            return out
+        return np.asfortranarray(self.block(columns, rows).T)
+
+    def column(self, slot: int) -> FloatArray:
+        """Return one column of K, a new array."""
+        kernel = self._kernel
+        return np.concatenate([kernel[:slot, slot], kernel[slot, slot:]])
+
+    def put(self, slots: IntArray, cross: FloatArray, corner: FloatArray) -> None:
+        """Write rows into free slots, or into those behind the last, growing the buffer if need be.
+
+        Parameters
+        ----------
+        slots : ndarray of shape (q,)
+        cross : ndarray of shape (size, q)
+            K between the slots in use and the new rows; zero where a slot is empty.
+        corner : ndarray of shape (q, q)
+            K of the new rows.
+        """
+        before, self.size = self.size, max(self.size, int(slots.max()) + 1)
+        self._fresh = False
+        if self.size > self._buffer.shape[1]:
+            self._grow(before)
+        kernel = self._kernel
+        fresh = np.arange(before, self.size)
+        kernel[:, fresh] = 0.0
+        if not self.lent:
+            kernel[fresh, :before] = 0.0
+        columns = np.zeros((self.size, slots.size))
+        columns[:before] = cross
+        columns[slots] = corner
+        for position, slot in enumerate(slots):
+            self._set(int(slot), columns[:, position])
+
+    def clear(self, slots: IntArray) -> None:
+        """Write zeros where the rows of these slots were."""
+        nothing = np.zeros(self.size)
+        for slot in slots:
+            self._set(int(slot), nothing)
+
+    def _set(self, slot: int, column: FloatArray) -> None:
+        kernel = self._kernel
+        kernel[: slot + 1, slot] = column[: slot + 1]
+        kernel[slot, slot:] = column[slot:]
+        if not self.lent:
+            kernel[slot:, slot] = column[slot:]
+            kernel[slot, :slot] = column[:slot]
+
+    def add_outer(self, vectors: FloatArray, scale: FloatArray) -> None:
+        """Add vectors diag(scale) vectors' to K, where the room is lent."""
+        kernel = self._kernel
+        for columns in row_blocks(self.size, self.size):
+            stop = columns.stop
+            change = (vectors[:stop] * scale) @ vectors[columns].T
+            corner = np.triu(change[columns.start :])
+            kernel[: columns.start, columns] += change[: columns.start]
+            kernel[columns, columns] += corner
+
+    def _grow(self, used: int) -> None:
+        buffer = _allocate(self.size + self.size // 8)
+        buffer[: used + 1, :used] = self._buffer[: used + 1, :used]
+        self._buffer = buffer
+
+
+def _allocate(n_rows: int) -> FloatArray:
+    """Return a buffer with room for some more rows; pages that are never touched cost nothing."""
+    capacity = n_rows + n_rows // 32 + 8
+    return np.empty((capacity + 1, capacity), order="F")

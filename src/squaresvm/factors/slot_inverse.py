@@ -1,0 +1,193 @@
+"""inv(K + diag(1/C)) over the slots of a kernel store: as a Cholesky factor, or as the inverse itself."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+
+from squaresvm.factors.jitter import cholesky_with_jitter
+from squaresvm.lapack import (
+    cholesky_in_place,
+    gram_update,
+    invert_cholesky_in_place,
+    solve_triangular_in_place,
+    symmetric_product,
+)
+from squaresvm.operators import KernelStore
+from squaresvm.operators.blocks import row_blocks
+from squaresvm.typing import BoolArray, FloatArray, IntArray
+
+__all__ = ["PENDING_LIMIT", "Form", "SlotInverse"]
+
+#: Columns of corrections that wait for a repair at most.
+PENDING_LIMIT = 64
+#: Requests that are answered from a Cholesky factor, two triangular solves each, before it is worth its
+#: inversion, after which the columns are there to read.
+_PATIENCE = 4
+
+
+class Form(StrEnum):
+    """What the room of the store holds."""
+
+    NOTHING = "nothing"
+    CHOLESKY = "Cholesky factor"
+    INVERSE = "inverse"
+
+
+class SlotInverse:
+    """The mutable part of a factor: what lies in the room of the store, and corrections that wait.
+
+    Parameters
+    ----------
+    store : KernelStore
+
+    Attributes
+    ----------
+    form : Form
+        NOTHING while a repair is under way; after an interrupted one that stays, and whoever needs the
+        factor builds it anew from K.
+    version : int
+        Counts repairs. A view made before a repair no longer fits.
+    pending : ndarray of shape (capacity, 2 * PENDING_LIMIT)
+        Columns v with inv(H) = (what the room holds) + sum of +-v v'.
+    """
+
+    def __init__(self, store: KernelStore) -> None:
+        self.store = store
+        self.form = Form.NOTHING
+        self.size = 0
+        self.version = 0
+        self.jitter = 0.0
+        self._served = 0
+        self.pending = np.empty((0, 2 * PENDING_LIMIT), order="F")
+
+    @property
+    def _room(self) -> FloatArray:
+        return self.store.room(self.size)
+
+    def factorise(self, ridge: FloatArray, alive: BoolArray) -> None:
+        """Factor K + diag(ridge) anew; empty slots become rows of the identity."""
+        self.form = Form.NOTHING
+        self.version += 1
+        room = self.store.lend()
+        self.size = self.store.size
+        diagonal = self.store.diagonal + ridge
+        empty = np.flatnonzero(~alive)
+        diagonal[empty] = 1.0
+        _zero(room, empty)
+
+        def refill() -> None:
+            _zero(self.store.lend(), empty)
+
+        self.jitter = cholesky_with_jitter(room, diagonal, refill)
+        self._served = 0
+        self.form = Form.CHOLESKY
+
+    def solve(self, rhs: FloatArray) -> FloatArray:
+        """Return what the room stands for, times rhs; zero in slots that came later."""
+        out = np.zeros(rhs.shape, order="F")
+        if self.form is Form.INVERSE:
+            out[: self.size] = symmetric_product(self._room, rhs[: self.size], lower=True)
+            return out
+        part = np.array(rhs[: self.size], order="F")
+        solve_triangular_in_place(self._room, part)
+        solve_triangular_in_place(self._room, part, transpose=True)
+        out[: self.size] = part
+        return out
+
+    def columns(self, slots: IntArray, size: int) -> FloatArray:
+        """Return columns of what the room stands for, of shape (size, k)."""
+        out = np.zeros((size, slots.size), order="F")
+        if self.form is Form.INVERSE:
+            for position, slot in enumerate(slots):
+                if slot < self.size:
+                    out[:slot, position] = self._room[slot, :slot]
+                    out[slot : self.size, position] = self._room[slot:, slot]
+            return out
+        within = slots < self.size
+        out[slots[within], np.flatnonzero(within)] = 1.0
+        return self.solve(out)
+
+    def serve(self) -> None:
+        """Note a request; invert the Cholesky factor once they have become many."""
+        self._served += 1
+        if self.form is Form.CHOLESKY and self._served > _PATIENCE:
+            self.invert()
+
+    def invert(self) -> None:
+        """Turn the Cholesky factor into the inverse, in place. What it stands for stays the same."""
+        self.form = Form.NOTHING
+        invert_cholesky_in_place(self._room)
+        self.form = Form.INVERSE
+
+    def extend(self, cross: FloatArray, corner: FloatArray) -> None:
+        """Append rows to the Cholesky factor: H grows by `cross` (size, q) and `corner` (q, q)."""
+        rows = np.array(cross, order="F")
+        solve_triangular_in_place(self._room, rows)
+        below = np.asfortranarray(corner - rows.T @ rows)
+        cholesky_in_place(below)
+        size = self.size + corner.shape[0]
+        room = self.store.room(size)
+        room[self.size :, : self.size] = rows.T
+        lower = np.tril_indices(corner.shape[0])
+        room[self.size :, self.size :][lower] = below[lower]
+        self.size = size
+
+    def repair(self, columns: FloatArray, signs: FloatArray, alive: BoolArray) -> None:
+        """Work corrections into the inverse, all at once, and wipe the slots that are empty."""
+        if self.form is Form.CHOLESKY:
+            self.invert()
+        self.form = Form.NOTHING
+        self.version += 1
+        size = alive.size
+        room = self.store.room(size)
+        grown = np.arange(self.size, size)
+        for slot in grown:
+            room[slot, : slot + 1] = 0.0
+        self.size = size
+        for sign in (-1.0, 1.0):
+            gram_update(room, np.asfortranarray(columns[:, signs == sign]), sign)
+        empty = np.flatnonzero(~alive)
+        _zero(room, empty)
+        room[empty, empty] = 0.0
+        self.pending[:] = 0.0
+        self.form = Form.INVERSE
+
+    def diagonal(self) -> FloatArray:
+        """Return the diagonal of what the room stands for.
+
+        From a Cholesky factor, (inv H)_ii is the squared norm of column i of inv(L), which starts at row i:
+        blocks of columns need no second m x m matrix.
+        """
+        if self.form is Form.INVERSE:
+            return np.diagonal(self._room).copy()
+        diagonal = np.empty(self.size)
+        for columns in row_blocks(self.size, self.size):
+            start, count = columns.start, columns.stop - columns.start
+            unit = np.zeros((self.size - start, count), order="F")
+            unit[np.diag_indices(count)] = 1.0
+            solve_triangular_in_place(self._room[start:, start:], unit)
+            diagonal[columns] = np.einsum("ij,ij->j", unit, unit)
+        return diagonal
+
+    def reserve(self, size: int) -> None:
+        """Make sure that corrections have a value, zero, in each of `size` slots."""
+        if self.pending.shape[0] < size:
+            grown = np.zeros((size + size // 8 + 8, 2 * PENDING_LIMIT), order="F")
+            grown[: self.pending.shape[0]] = self.pending
+            self.pending = grown
+
+    def write_pending(self, start: int, columns: FloatArray) -> None:
+        """Keep columns of corrections from position `start` on."""
+        size, stop = columns.shape[0], start + columns.shape[1]
+        self.reserve(size)
+        self.pending[:size, start:stop] = columns
+        self.pending[size:, start:stop] = 0.0
+
+
+def _zero(room: FloatArray, slots: IntArray) -> None:
+    """Write zeros into the rows and columns of these slots, below the diagonal."""
+    for slot in slots:
+        room[slot, :slot] = 0.0
+        room[slot + 1 :, slot] = 0.0

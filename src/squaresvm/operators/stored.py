@@ -1,0 +1,109 @@
+"""Operators that hold K in a store, and the rows of K by slots."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from squaresvm.operators.store import KernelStore
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = ["StoredOperator"]
+
+Operator = TypeVar("Operator", bound="StoredOperator")
+
+
+class StoredOperator:
+    """A kernel matrix computed once and held, whose rows can come and go.
+
+    Operators made from one another by `without` and `joined` share one store. Each knows the slots of its
+    own rows, so an older one still predicts after rows have left; products with K are for the newest.
+
+    Parameters
+    ----------
+    n_rows : int
+    """
+
+    features: Matrix | None = None
+
+    def __init__(self, n_rows: int) -> None:
+        self.n_rows = n_rows
+        self._store: KernelStore | None = None
+        self._slots: IntArray | None = None
+
+    def _block(self, rows: slice, columns: slice) -> FloatArray:
+        """Return K[rows, columns], computed."""
+        raise NotImplementedError
+
+    def _held(self, *, lent: bool = False) -> KernelStore:
+        if self._store is None:
+            self._store = KernelStore(self.n_rows, self._block, lent=lent)
+        return self._store
+
+    def store(self) -> KernelStore:
+        """Return the buffer of K, with room for a factor."""
+        return self._held(lent=True)
+
+    @property
+    def slots(self) -> IntArray:
+        """Slot of each row in the store."""
+        return np.arange(self.n_rows) if self._slots is None else self._slots
+
+    def _scatter(self, b: FloatArray) -> FloatArray:
+        if self._slots is None:
+            return b
+        out = np.zeros((self._held().size, b.shape[1]), order="F")
+        out[self._slots] = b
+        return out
+
+    def _gather(self, b: FloatArray) -> FloatArray:
+        return b if self._slots is None else b[self._slots]
+
+    def diagonal(self) -> FloatArray:
+        """Return the diagonal of K."""
+        return self._gather(self._held().diagonal)
+
+    def matmul(self, b: FloatArray) -> FloatArray:
+        """Return K b."""
+        return self._gather(self._held().matmul(self._scatter(b)))
+
+    def magnitude(self, b: FloatArray) -> FloatArray:
+        """Return sum_j |K_ij b_j| for each row and column of b."""
+        return self._gather(self._held().magnitude(self._scatter(b)))
+
+    def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Return K[rows, columns]."""
+        if self._slots is not None:
+            rows, columns = self._slots[rows], self._slots[columns]
+        return self._held().block(rows, columns)
+
+    def expand(self, coefficients: FloatArray) -> FloatArray:
+        """Return the coefficients of k(x_i, .) in f: the multipliers themselves."""
+        return coefficients
+
+    def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
+        """Return sum_i k(x, x_i) coefficients_i for each row x of X."""
+        raise NotImplementedError
+
+    def _sharing(self, other: Operator, slots: IntArray) -> Operator:
+        """Return `other` on this operator's store, with rows in the given slots."""
+        other._store, other._slots = self._held(), slots
+        return other
+
+    def _free_slots(self, count: int) -> IntArray:
+        """Return slots that hold no row of this operator: empty ones first, then behind the last."""
+        size = self._held().size
+        free = np.setdiff1d(np.arange(size), self.slots, assume_unique=True)
+        behind = np.arange(size, size + max(0, count - free.size))
+        return np.concatenate([free, behind])[:count]
+
+    def _put(self, cross: FloatArray, corner: FloatArray) -> IntArray:
+        """Write new rows into the store; return their slots. `cross` is K between held and new rows."""
+        store, slots = self._held(), self._free_slots(corner.shape[0])
+        store.put(slots, self._scatter(cross), corner)
+        return slots
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the store, which is made again when asked for."""
+        return {**self.__dict__, "_store": None, "_slots": None}

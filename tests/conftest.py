@@ -1,0 +1,36 @@
+"""Settings of the whole suite, and fixtures that several files use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from squaresvm import lapack
+from squaresvm.operators.blocks import row_blocks
+
+# The same examples on every run, few enough for each commit. HYPOTHESIS_PROFILE=search looks for new ones.
+settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
+settings.register_profile("search", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder of public data sets: $SQUARESVM_DATA, or shared/data beside the checkout."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("SQUARESVM_DATA", default))
+    if not folder.is_dir():
+        pytest.skip(f"no data sets at {folder}; SQUARESVM_DATA names another folder")
+    return folder
+
+
+@pytest.fixture(params=["whole", "pieces"])
+def block_size(request, monkeypatch):
+    """Run a test twice: as it is, and with blocks and panels of a few rows, as only large data has them."""
+    if request.param == "pieces":
+        monkeypatch.setattr(row_blocks, "__defaults__", (800,))
+        monkeypatch.setattr(lapack, "PANEL", 5)
+    return request.param
