@@ -104,9 +104,10 @@ def _linear(convert):
 
 
 def _wide(X, weights):
-    # More columns than rows, so that nothing is gained by working on w.
+    # More columns than rows: nothing is gained by working on w, so K is held like any other.
     wide = np.hstack([X, np.random.default_rng(1).normal(size=(len(X), len(X)))]) / 2
-    return Case(LinearOperator(wide), oracle.kernel_matrix("linear", wide, wide))
+    operator = DenseOperator(Kernel("linear"), wide)
+    return Case(operator, oracle.kernel_matrix("linear", wide, wide))
 
 
 def _precomputed(X, weights):

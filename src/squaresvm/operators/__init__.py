@@ -9,6 +9,7 @@ from squaresvm.operators.precomputed import PrecomputedOperator
 from squaresvm.operators.proximal import ProximalOperator
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
+from squaresvm.operators.subset import SubsetOperator
 
 __all__ = [
     "DenseOperator",
@@ -18,4 +19,5 @@ __all__ = [
     "PrecomputedOperator",
     "ProximalOperator",
     "StoredOperator",
+    "SubsetOperator",
 ]

@@ -43,6 +43,10 @@ class Operator(Protocol):
         """Return K[rows, columns], a new array."""
         ...
 
+    def full(self) -> FloatArray | None:
+        """Return K in one array, to read, where it is held so; else None."""
+        ...
+
     def store(self) -> KernelStore:
         """Return K in a buffer that a factor may share; made when first asked for."""
         ...

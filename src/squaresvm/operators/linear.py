@@ -37,6 +37,10 @@ class LinearOperator:
         """The rows themselves."""
         return self.X
 
+    def full(self) -> FloatArray | None:
+        """Return None: K is never formed."""
+        return None
+
     def store(self) -> KernelStore:
         """Return K in a buffer, formed now: whoever works on features has no need of it."""
         return DenseOperator(Kernel("linear"), self.X).store()

@@ -94,6 +94,11 @@ class KernelStore:
             room[columns, columns][lower] = kernel[columns, columns].T[lower]
 
     @property
+    def full(self) -> FloatArray | None:
+        """K in both triangles, a view to read; None once the room is lent."""
+        return None if self.lent else self._kernel
+
+    @property
     def diagonal(self) -> FloatArray:
         """Diagonal of K, a slot each."""
         return np.diagonal(self._kernel).copy()

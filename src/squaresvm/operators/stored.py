@@ -45,6 +45,11 @@ class StoredOperator:
         """Return the buffer of K, with room for a factor."""
         return self._held(lent=True)
 
+    def full(self) -> FloatArray | None:
+        """Return K in one array, to read, where it is held so and has no empty slots; else None."""
+        store = self._held()
+        return store.full if self._slots is None else None
+
     @property
     def slots(self) -> IntArray:
         """Slot of each row in the store."""

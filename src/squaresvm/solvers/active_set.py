@@ -6,16 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squaresvm.factors.jitter import cholesky_with_jitter
-from squaresvm.lapack import solve_triangular_in_place
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["ActiveSet"]
 
 _MAX_ITER = 500
+#: From this many rows on, compiled coordinate updates find a first set: below, compiling would cost more.
+_COORDINATE_ROWS = 2001
+#: Violation at which the coordinate updates hand over, and updates a row they may take.
+_COORDINATE_TOL, _COORDINATE_UPDATES = 1e-2, 20
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,13 @@ class ActiveSet:
         limit = _MAX_ITER if max_iter is None else max_iter
         found = []
         for index in range(problem.n_columns):
-            first = None
+            column = problem.column(index)
             if start is not None:
                 beta = problem.multipliers(start)[:, [index]]
-                first = Solution(beta=beta, bias=start.bias[[index]])
-            found.append(_search(problem.column(index), tol, limit, first))
+                first: Solution | None = Solution(beta=beta, bias=start.bias[[index]])
+            else:
+                first = _coordinate_start(column)
+            found.append(_search(column, tol, limit, first))
         return columns_of(found)
 
 
@@ -73,12 +78,17 @@ def _search(problem: Problem, tol: float, limit: int, start: Solution | None) ->
     y = problem.targets[:, 0]
     point = _Iterate(np.zeros(problem.n_rows), 0.0, 0.0) if start is None else _at(problem, start)
     best, least = Solution(beta=np.zeros((problem.n_rows, 1)), bias=np.zeros(1)), np.inf
+    system = EqualitySystem(problem)
     active = y * point.decision < 1.0
     for iteration in range(1, limit + 1):
-        beta, bias = _solve_equalities(problem, active, point.bias)
-        candidate = Solution(beta=beta[:, None], bias=np.array([bias]), n_iter=iteration)
+        beta, bias = system.solve(active, point.bias)
+        candidate = Solution(beta=beta[:, None], bias=np.array([bias]))
         target = _at(problem, candidate)
-        residual = _hinge_residual(problem, candidate, target.decision)
+        if system.is_updated and _equality_error(problem, active, target, beta) > 1e-3 * tol:
+            beta, bias = system.rebuild(active)
+            candidate = Solution(beta=beta[:, None], bias=np.array([bias]))
+            target = _at(problem, candidate)
+        residual = float(problem.residual(candidate)[0])
         if residual < least:
             best, least = candidate, residual
         if least <= 1e-3 * tol or np.array_equal(y * target.decision < 1.0, active):
@@ -103,37 +113,10 @@ def _at(problem: Problem, solution: Solution) -> _Iterate:
     return _Iterate(decision, bias, max(norm, 0.0))
 
 
-def _hinge_residual(problem: Problem, solution: Solution, decision: FloatArray) -> float:
-    return float(problem.residual(solution)[0])
-
-
-def _solve_equalities(problem: Problem, active: BoolArray, bias: float) -> tuple[FloatArray, float]:
-    """Return the minimiser of (P) with the active rows as equalities and the others left out."""
-    rows = np.flatnonzero(active)
-    beta = np.zeros(problem.n_rows)
-    if rows.size == 0:
-        return beta, bias  # Nothing but 1/2 |w|^2 is left: go towards w = 0 and keep b.
-    H = np.asfortranarray(problem.operator.block(rows, rows))
-    diagonal = np.diagonal(H) + problem.ridge[rows]
-
-    def refill() -> None:
-        H[:] = problem.operator.block(rows, rows)
-
-    cholesky_with_jitter(H, diagonal, refill)
-    rhs = np.empty((rows.size, 2), order="F")
-    rhs[:, 0], rhs[:, 1] = problem.targets[rows, 0], 1.0
-    solve_triangular_in_place(H, rhs)
-    solve_triangular_in_place(H, rhs, transpose=True)
-    values, ones = rhs[:, 0], rhs[:, 1]
-    if problem.bias.is_absent:
-        beta[rows] = values
-        return beta, 0.0
-    schur = problem.bias.penalty + float(ones.sum())
-    b = float(values.sum()) / schur
-    values = values - b * ones
-    left = (float(values.sum()) - problem.bias.penalty * b) / schur
-    beta[rows] = values - left * ones
-    return beta, b + left
+def _equality_error(problem: Problem, active: BoolArray, point: _Iterate, beta: FloatArray) -> float:
+    """Return how far the active rows are from the equalities that were solved for."""
+    defect = point.decision + problem.ridge * beta - problem.targets[:, 0]
+    return float(np.abs(defect[active]).max(initial=0.0))
 
 
 def _line_search(problem: Problem, point: _Iterate, target: _Iterate, inner: float) -> float:
@@ -145,3 +128,29 @@ def _line_search(problem: Problem, point: _Iterate, target: _Iterate, inner: flo
     margin = 1.0 - y * point.decision
     change = y * (target.decision - point.decision)
     return minimise_on_line(slope, max(curvature, 0.0), margin, change, problem.costs)
+
+
+def _coordinate_start(problem: Problem) -> Solution | None:
+    """Return a rough solution by coordinate updates; None where the first set may as well be all rows."""
+    if problem.n_rows < _COORDINATE_ROWS:
+        return None
+    K = problem.operator.full()
+    if K is None:
+        return None
+    from squaresvm.solvers import compiled
+
+    y = np.ascontiguousarray(problem.targets[:, 0])
+    beta, gradient, ridge = np.zeros(y.size), -y, problem.ridge
+    h = problem.operator.diagonal() + ridge
+    limit = _COORDINATE_UPDATES * y.size
+    if problem.bias.is_free:
+        compiled.pairwise_updates(K.T, h, ridge, y, beta, gradient, _COORDINATE_TOL, limit)
+        used = beta != 0
+        bias = -float(gradient[used].mean()) if used.any() else 0.0
+    else:
+        inverse_A = 1.0 / problem.bias.penalty
+        compiled.sesqui_updates(
+            K.T, h + inverse_A, ridge, inverse_A, y, beta, gradient, _COORDINATE_TOL, limit
+        )
+        bias = inverse_A * float(beta.sum())
+    return Solution(beta=beta[:, None], bias=np.array([bias]))

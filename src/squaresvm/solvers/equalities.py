@@ -1,0 +1,128 @@
+"""The squared loss on a set of rows that changes: the system behind every step of an active set."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from squaresvm.factors import CholeskyFactor
+from squaresvm.operators import SubsetOperator
+from squaresvm.problem import Problem
+from squaresvm.solution import Solution
+from squaresvm.typing import BoolArray, FloatArray, IntArray
+
+__all__ = ["EqualitySystem"]
+
+#: A factor is reused where no more rows change than this share of the set, and no more than that many.
+_FEW_SHARE, _FEW = 0.05, 64
+
+
+class EqualitySystem:
+    """(H_SS, bordered) (beta_S, b) = (y_S, 0) for one column of targets and a changing set S.
+
+    Where few rows come and go, the factor of the last set is updated; else it is made anew. The solution
+    follows by the same updates.
+
+    Parameters
+    ----------
+    problem : Problem
+        With one column of targets.
+
+    Attributes
+    ----------
+    is_updated : bool
+        Whether the factor was updated since it was made, and so may have lost digits.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.is_updated = False
+        self._operator: SubsetOperator | None = None
+        self._factor: CholeskyFactor | None = None
+        self._solution: Solution | None = None
+
+    @property
+    def rows(self) -> IntArray:
+        """The rows of the set, in the factor's order."""
+        return np.empty(0, dtype=np.intp) if self._operator is None else self._operator.rows
+
+    def solve(self, active: BoolArray, bias: float) -> tuple[FloatArray, float]:
+        """Return beta over all rows, and b, with the active rows as equalities and the others left out."""
+        if not active.any():
+            return np.zeros(
+                self.problem.n_rows
+            ), bias  # Nothing but 1/2 |w|^2 is left: go towards w = 0 and keep b.
+        leave, come = self._changes(active)
+        few = min(_FEW, int(_FEW_SHARE * active.sum()))
+        if self._factor is None or leave.size + come.size > few or not self._update(leave, come):
+            self.rebuild(active)
+        return self._expanded()
+
+    def _expanded(self) -> tuple[FloatArray, float]:
+        solution, beta = self._solution, np.zeros(self.problem.n_rows)
+        assert solution is not None
+        assert solution.beta is not None
+        beta[self.rows] = solution.beta[:, 0]
+        return beta, float(solution.bias[0])
+
+    def _update(self, leave: IntArray, come: IntArray) -> bool:
+        """Update the factor; return False where it is too close to singular for that."""
+        self.is_updated = True
+        try:
+            self._leave(leave)
+            self._come(come)
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
+    def _changes(self, active: BoolArray) -> tuple[IntArray, IntArray]:
+        """Return the positions in the set that leave it, and the rows that come."""
+        leave = np.flatnonzero(~active[self.rows])
+        come = active.copy()
+        come[self.rows] = False
+        return leave, np.flatnonzero(come)
+
+    def rebuild(self, active: BoolArray) -> tuple[FloatArray, float]:
+        """Factor anew; return beta over all rows, and b."""
+        rows = np.flatnonzero(active)
+        problem = self.problem
+        self._factor = self._operator = None  # Free the old one before the new one is made.
+        operator = SubsetOperator(problem.operator, rows)
+        ridge = problem.ridge[rows]
+        self._factor = CholeskyFactor.build(operator.store(), operator.slots, ridge, problem.bias)
+        self._operator = operator
+        self._solution = self._factor.solve(problem.targets[rows])
+        self.is_updated = False
+        return self._expanded()
+
+    def _leave(self, positions: IntArray) -> None:
+        if positions.size == 0:
+            return
+        assert self._factor is not None
+        assert self._operator is not None
+        assert self._solution is not None
+        keep = np.ones(self.rows.size, dtype=bool)
+        keep[positions] = False
+        self._factor, self._solution = self._factor.remove(positions, self._solution)
+        self._operator = self._operator.without(keep)
+        self._repair_if_due()
+
+    def _come(self, rows: IntArray) -> None:
+        if rows.size == 0:
+            return
+        assert self._factor is not None
+        assert self._operator is not None
+        assert self._solution is not None
+        self._operator, cross, corner = self._operator.joined(rows)
+        beta = self._solution.beta
+        assert beta is not None
+        shortfall = self.problem.targets[rows] - cross.T @ beta - self._solution.bias
+        ridge, slots = self.problem.ridge[rows], self._operator.slots[-rows.size :]
+        self._factor, self._solution = self._factor.append(
+            slots, cross, corner, ridge, shortfall, self._solution
+        )
+        self._repair_if_due()
+
+    def _repair_if_due(self) -> None:
+        assert self._factor is not None
+        if not self._factor.can_wait:
+            self._factor = self._factor.repaired()
