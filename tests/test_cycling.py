@@ -69,8 +69,9 @@ def test_the_papers_iteration_cycles_on_some(kernel):
 
 
 @pytest.mark.parametrize("C", [1e4, 1e6, 1e8])
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("name", ["active-set", "newton"])
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("active-set", "linear"), ("active-set", "cubic"), ("newton", "linear")]
+)
 def test_all_end_optimal(name, kernel, C):
     solver = SOLVERS[name]
     good = (Status.CONVERGED, Status.PRECISION) if C > 1e6 else (Status.CONVERGED,)
@@ -79,8 +80,6 @@ def test_all_end_optimal(name, kernel, C):
         X, y = random_problem(seed, kernel)
         costs = np.full(len(y), C)
         problem = problems.problem_of(operator_of(kernel, X, name), y, costs, oracle.HINGE, oracle.FREE)
-        if not solver.accepts(problem):
-            pytest.skip(f"{name} is for linear models")
         certificate = problem.certify(solver.solve(problem, tol=1e-6, max_iter=None), tol=1e-6)
         if certificate.status not in good:
             failed[seed] = str(certificate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+from squaresvm.receipt import Receipt
 from squaresvm.solution import Certificate, Status
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Certificate",
     "LagrangianSVC",
     "ProximalSVC",
+    "Receipt",
     "RelaxedLSSVC",
     "Status",
     "__version__",

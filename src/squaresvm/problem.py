@@ -26,7 +26,7 @@ import numpy as np
 
 from squaresvm.operators import Operator
 from squaresvm.solution import Certificate, Outcome, Solution, Status
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["Bias", "Loss", "Problem"]
 
@@ -180,6 +180,23 @@ class Problem:
         beta, _, defect = self._defect(solution)
         return np.maximum(self._row_residual(beta, defect), self._bias_residual(beta, solution.bias))
 
+    def residual_at(self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray) -> FloatArray:
+        """Return the residual of each column over some rows, given f at all rows."""
+        beta = solution.beta
+        assert beta is not None
+        defect = decision[rows] + self.ridge[rows, None] * beta[rows] - self.targets[rows]
+        worst = self._row_residual(beta[rows], defect, rows)
+        return np.maximum(worst, self._bias_residual(beta, solution.bias))
+
+    def residual_on(self, rows: IntArray, solution: Solution) -> float:
+        """Return the largest violation over some rows and the bias: O(m) a row, where K costs O(m^2)."""
+        beta = solution.beta
+        assert beta is not None
+        product = self.operator.block(rows, np.arange(self.n_rows)) @ beta
+        defect = product + self.ridge[rows, None] * beta[rows] + solution.bias - self.targets[rows]
+        worst = self._row_residual(beta[rows], defect, rows)
+        return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())
+
     def _defect(self, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return beta, f and r = K beta + beta / C + b - y."""
         decision = self.decision(solution)
@@ -194,15 +211,24 @@ class Problem:
         defect = shortfall + decision + self.ridge[:, None] * beta - self.targets
         return beta, decision, defect
 
-    def _row_residual(self, beta: FloatArray, defect: FloatArray) -> FloatArray:
+    def descent(self, solution: Solution) -> tuple[FloatArray, FloatArray]:
+        """Return minus the gradient of (P) in w and b at a solution in w: Z'beta - w and 1'beta - A b."""
+        beta = self.multipliers(solution)
+        pull = np.zeros_like(solution.bias) if self.bias.is_absent else self.bias.penalty * solution.bias
+        return np.asarray(self._features.T @ beta) - solution.primal, beta.sum(axis=0) - pull
+
+    def _row_residual(
+        self, beta: FloatArray, defect: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
+    ) -> FloatArray:
         if self.loss is Loss.SQUARED:
             return np.asarray(np.abs(defect).max(axis=0) / self._scale())
+        targets = self.targets[rows]
         # Without h the multipliers would be measured in units of C: ten times the right beta passes
         # any tolerance at C = 1e-8.
-        h = self.operator.diagonal() + self.ridge
+        h = self.operator.diagonal()[rows] + self.ridge[rows]
         if not self.bias.is_absent and not self.bias.is_free:
             h = h + 1.0 / self.bias.penalty
-        complementarity = np.minimum(h[:, None] * self.targets * beta, self.targets * defect)
+        complementarity = np.minimum(h[:, None] * targets * beta, targets * defect)
         return np.asarray(np.abs(complementarity).max(axis=0))
 
     def _bias_residual(self, beta: FloatArray, bias: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
-__all__ = ["Ids", "Rows", "canonical_csr"]
+__all__ = ["LARGE_BYTES", "Ids", "Rows", "canonical_csr", "owned"]
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -88,17 +88,32 @@ class Ids:
         ValueError
             For an id that is given twice.
         """
-        wanted = _as_id_array(ids).tolist()
         found: dict[int, None] = {}
-        for value in wanted:
-            try:
-                position = self._position[value]
-            except (KeyError, TypeError):
-                raise KeyError(f"no row with id {value!r} is held") from None
+        for value in _as_id_array(ids).tolist():
+            position = self._find(value)
+            if position is None:
+                raise KeyError(f"no row with id {value!r} is held")
             if position in found:
                 raise ValueError(f"id {value!r} is given twice")
             found[position] = None
         return np.fromiter(found, dtype=np.intp, count=len(found))
+
+    def _find(self, value: Hashable) -> int | None:
+        if self.arrivals is None:
+            try:
+                return self._position.get(value)
+            except TypeError:
+                return None
+        # Arrival numbers are sorted: no dictionary of millions of ids for one request.
+        if not isinstance(value, int) or not 0 <= value < self.arrivals:
+            return None
+        position = int(np.searchsorted(self.values, value))
+        here = position < self.values.size and self.values[position] == value
+        return position if here else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what can be computed again."""
+        return {"values": self.values, "arrivals": self.arrivals}
 
     def without(self, keep: BoolArray) -> Ids:
         """Return the ids of the rows that stay."""
@@ -141,44 +156,86 @@ def _as_id_array(ids: Iterable[Hashable]) -> np.ndarray[Any, Any]:
     return array
 
 
+#: Rows up to this many bytes are copied; larger ones are referenced, and rows that leave are struck out.
+LARGE_BYTES = 64 * 2**20
+
+
+def owned(X: Matrix) -> Matrix:
+    """Return rows that the caller cannot change: a copy, unless they are large."""
+    return X if _bytes(X) > LARGE_BYTES else X.copy()
+
+
+def _bytes(X: Matrix) -> int:
+    return int(X.data.nbytes if sp.issparse(X) else X.nbytes)
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Training rows as they are held: the only place that holds them.
 
     Parameters
     ----------
-    X : array or CSR matrix of shape (m, n)
-        Features; the kernel matrix itself, (m, m), where that is precomputed.
+    base : array or CSR matrix
+        Features, one row each; without columns where the kernel matrix is precomputed.
     y : ndarray of shape (m,)
         Labels or values.
     weights : ndarray of shape (m,)
         Sample weights, zero allowed.
     ids : Ids
+    alive : ndarray, optional
+        Which rows of a large `base` are still held; None: all.
     """
 
-    X: Matrix
+    base: Matrix
     y: np.ndarray[Any, Any]
     weights: FloatArray
     ids: Ids
+    alive: BoolArray | None = None
 
     @property
     def count(self) -> int:
         """Number of rows held."""
         return int(self.y.shape[0])
 
-    def without(self, positions: IntArray, *, square: bool = False) -> Rows:
-        """Return the rows less those at `positions`, as copies that share nothing with these.
+    @property
+    def n_columns(self) -> int:
+        """Number of features."""
+        return int(self.base.shape[1])
 
-        With `square`, X is a kernel matrix and loses columns as well.
-        """
+    @cached_property
+    def X(self) -> Matrix:
+        """The features of the rows held."""
+        return self.base if self.alive is None else self.base[self.alive]
+
+    def take(self, positions: IntArray) -> Matrix:
+        """Return the features of some rows."""
+        if self.alive is None:
+            return self.base[positions]
+        return self.base[np.flatnonzero(self.alive)[positions]]
+
+    def without(self, positions: IntArray) -> Rows:
+        """Return the rows less those at `positions`, as copies; large features are struck out only."""
         keep = np.ones(self.count, dtype=bool)
         keep[positions] = False
-        X = self.X[keep]
-        if square:
-            X = X[:, keep]
-        return Rows(X, self.y[keep], self.weights[keep], self.ids.without(keep))
+        rest = replace(self, y=self.y[keep], weights=self.weights[keep], ids=self.ids.without(keep))
+        if _bytes(self.base) <= LARGE_BYTES:
+            return replace(rest, base=self.X[keep], alive=None)
+        alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
+        alive[np.flatnonzero(alive)[positions]] = False
+        return replace(rest, alive=alive)
 
-    def extended(self, X: Matrix, new: Rows) -> Rows:
-        """Return the rows with `new` behind them; X is their joint matrix."""
+    def compact(self) -> Rows:
+        """Return the rows with no reference to features of rows that have left."""
+        return self if self.alive is None else replace(self, base=self.base[self.alive], alive=None)
+
+    def joined(self, new: Rows) -> Rows:
+        """Return these rows and new ones behind them; `new.ids` names them all."""
+        pair = [self.X, new.base]
+        base = sp.vstack(pair, format="csr") if sp.issparse(self.base) else np.concatenate(pair)
         y = np.concatenate([self.y, new.y])
-        return replace(self, X=X, y=y, weights=np.concatenate([self.weights, new.weights]), ids=new.ids)
+        return Rows(base, y, np.concatenate([self.weights, new.weights]), new.ids)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without rows that have left, and without what can be computed again."""
+        rest = self.compact()
+        return {"base": rest.base, "y": rest.y, "weights": rest.weights, "ids": rest.ids, "alive": None}

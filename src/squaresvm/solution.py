@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from squaresvm.typing import FloatArray
 
-__all__ = ["Certificate", "Factor", "Outcome", "Solution", "Status"]
+__all__ = ["Certificate", "Outcome", "Solution", "Status"]
 
 
 class Outcome(StrEnum):
@@ -112,8 +112,8 @@ class Solution:
     n_iter : int, default=1
         Iterations; of several columns the largest number.
     outcome : Outcome
-    factor : Factor, optional
-        Of the whole of H (squared loss), where the solver made one.
+    factor : object, optional
+        The factor behind the solution, where the solver made one: whoever can use its kind finds it here.
     """
 
     bias: FloatArray
@@ -121,28 +121,8 @@ class Solution:
     primal: FloatArray | None = None
     n_iter: int = 1
     outcome: Outcome = Outcome.FINISHED
-    factor: Factor | None = None
+    factor: object | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the factor, which is made again when asked for."""
         return {**self.__dict__, "factor": None}
-
-
-class Factor(Protocol):
-    """A factor of M = [H, 1; 1', -A], the matrix of the squared loss, in whatever form.
-
-    H = K + diag(1/C). The bias is kept in the border, free (A = 0), penalised or absent, because 1/A inside
-    H would ruin its condition where A is small.
-    """
-
-    def solve(self, targets: FloatArray) -> Solution:
-        """Return the solution of H beta + b = targets, 1'beta = A b."""
-        ...
-
-    def refine(self, solution: Solution, targets: FloatArray) -> Solution:
-        """Return the solution after one step of iterative refinement."""
-        ...
-
-    def diag_inverse(self) -> FloatArray:
-        """Return the diagonal of inv(M), rows only, of shape (m,)."""
-        ...

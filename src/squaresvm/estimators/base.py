@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,19 +26,17 @@ from squaresvm.estimators.parameters import (
     check_solver,
     check_stopping,
 )
-from squaresvm.estimators.state import Settings, State, train
+from squaresvm.estimators.state import Settings, State, make_operator, train, weigh
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
+from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Bias, Loss
-from squaresvm.rows import Ids, Rows, canonical_csr
+from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["SquareSVM"]
-
-#: Rows up to this many bytes are copied at fit; larger ones are referenced.
-_COPY_BYTES = 64 * 2**20
 
 
 class SquareSVM(BaseEstimator):
@@ -104,7 +103,12 @@ class SquareSVM(BaseEstimator):
         trial = self._copy()
         trial._check_parameters()
         rows = trial._check_rows(X, y, sample_weight, ids)
-        trial._state = train(rows, trial._settings(rows))
+        settings, operator = trial._settings(rows), None
+        if settings.kernel is None:
+            # The store of the operator holds K from now on; the rows have no features.
+            operator = _precomputed(rows, settings)
+            rows = replace(rows, base=np.empty((rows.count, 0)))
+        trial._state = train(rows, settings, operator)
         self._adopt(trial)
         return self
 
@@ -118,8 +122,13 @@ class SquareSVM(BaseEstimator):
         check_is_fitted(self)
         trial = self._copy()
         trial._check_parameters()
-        rows = self._state.rows
-        trial._state = train(rows, trial._settings(rows))
+        rows = self._state.rows.compact()
+        settings, operator = trial._settings(rows), None
+        if settings.kernel is None:
+            operator = self._state.problem.operator
+            if isinstance(operator, ProximalOperator):
+                operator = ProximalOperator(operator.inner, self._state.weights[self._state.held])
+        trial._state = train(rows, settings, operator)
         self._adopt(trial)
         return self
 
@@ -164,7 +173,8 @@ class SquareSVM(BaseEstimator):
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         count = y.shape[0]
         named = Ids.numbered(count) if ids is None else Ids.given(ids, count)
-        return Rows(_owned(X), np.array(y), weights, named)
+        held = X if self._is_precomputed else owned(X)
+        return Rows(held, np.array(y), weights, named)
 
     @staticmethod
     def _array_rules() -> dict[str, Any]:
@@ -208,7 +218,7 @@ class SquareSVM(BaseEstimator):
             return None, bias
         gamma = self.gamma
         if gamma == "auto":
-            gamma = 1.0 / rows.X.shape[1]
+            gamma = 1.0 / rows.n_columns
         elif gamma == "scale":
             gamma = self._scale(rows, class_weight)
         return Kernel(self.kernel, float(gamma), int(self.degree), float(self.coef0)), bias
@@ -216,8 +226,7 @@ class SquareSVM(BaseEstimator):
     def _scale(self, rows: Rows, class_weight: dict[Hashable, float] | None) -> float:
         if callable(self.kernel) or self.kernel == "linear":
             return 1.0  # Not used: do not read the rows for it.
-        probe = Settings(self._loss, Bias.none(), None, 1.0, class_weight, False, "auto", 1.0, None)
-        weights = probe.row_weights(rows)
+        weights = weigh(rows.y, rows.weights, class_weight)
         return scale_gamma(rows.X, weights) if weights.any() else 1.0
 
     def _bias(self) -> Bias:
@@ -249,7 +258,7 @@ class SquareSVM(BaseEstimator):
         state = self._fitted("support_vectors_")
         if state.settings.kernel is None:
             return np.empty((0, 0))
-        return state.rows.X[state.support]
+        return state.rows.take(state.support)
 
     @property
     def dual_coef_(self) -> FloatArray:
@@ -324,8 +333,8 @@ class SquareSVM(BaseEstimator):
         return state.decision(X)
 
 
-def _owned(X: Matrix) -> Matrix:
-    """Return rows that the caller cannot change: a copy, unless they are large."""
-    if sp.issparse(X):
-        return X.copy() if X.data.nbytes <= _COPY_BYTES else X
-    return X.copy() if X.nbytes <= _COPY_BYTES else X
+def _precomputed(rows: Rows, settings: Settings) -> Operator:
+    """Return the operator of a kernel matrix that came as the features of the rows."""
+    weights = settings.row_weights(rows.y, rows.weights)
+    held = np.flatnonzero(weights > 0)
+    return make_operator(rows, held, weights[held], settings)

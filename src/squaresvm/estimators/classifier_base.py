@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
-from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.parameters import check_positive
+from squaresvm.estimators.updating import Updating
 from squaresvm.kernels import KernelFunction
 from squaresvm.rows import Rows
 from squaresvm.solvers.base import Solver
@@ -19,7 +21,7 @@ from squaresvm.typing import FloatArray
 __all__ = ["SquareSVMClassifier"]
 
 
-class SquareSVMClassifier(ClassifierMixin, SquareSVM):
+class SquareSVMClassifier(ClassifierMixin, Updating):
     """Base of all classifiers; see :class:`squaresvm.LSSVC`."""
 
     def __init__(
@@ -112,6 +114,13 @@ class SquareSVMClassifier(ClassifierMixin, SquareSVM):
         decision = self._decision(X)
         return decision[:, 0] if decision.shape[1] == 1 else decision
 
+    def _labels(self, decision: FloatArray) -> np.ndarray[Any, Any]:
+        classes = self._fitted("classes_").classes
+        assert classes is not None
+        if decision.shape[1] == 1:
+            return classes[(decision[:, 0] > 0).astype(np.intp)]
+        return classes[decision.argmax(axis=1)]
+
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """Return the label of each row.
 
@@ -123,9 +132,59 @@ class SquareSVMClassifier(ClassifierMixin, SquareSVM):
         -------
         ndarray of shape (rows,)
         """
-        state = self._fitted("classes_")
-        decision = self._decision(X)
-        assert state.classes is not None
-        if decision.shape[1] == 1:
-            return state.classes[(decision[:, 0] > 0).astype(np.intp)]
-        return state.classes[decision.argmax(axis=1)]
+        return self._labels(self._decision(X))
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        ids: Iterable[Hashable] | None = None,
+    ) -> Self:
+        """Learn rows; the first call fits and needs rows of at least two classes.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (k, n)
+        y : array-like of shape (k,)
+        classes : array-like, optional
+            If given, labels in y must be among them. Not needed: a class may appear at any time.
+        sample_weight : array-like of shape (k,), optional
+        ids : iterable of hashables, optional
+
+        Returns
+        -------
+        self
+        """
+        if classes is not None:
+            known = np.asarray(classes)
+            strange = np.setdiff1d(np.asarray(y), known)
+            if strange.size:
+                raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not among classes")
+        step = self.learn if self.__sklearn_is_fitted__() else self.fit
+        return step(X, y, sample_weight, ids)
+
+    def loo_decision_function(self) -> FloatArray:
+        """Return f at each row held, of the model without that row, in the order of ``ids_``.
+
+        Exact. The squared loss needs no more than the diagonal of an inverse, about the cost of one more fit;
+        the squared hinge needs a warm re-solve for each support row.
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, n_classes)
+        """
+        values = self._loo()
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def loo_score(self) -> float:
+        """Return the share of rows, by weight, that the model without them labels rightly.
+
+        Returns
+        -------
+        float
+        """
+        predicted = self._labels(self._loo())
+        rows = self._state.rows
+        return float(accuracy_score(rows.y, predicted, sample_weight=rows.weights))

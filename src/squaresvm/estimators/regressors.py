@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
-from squaresvm.estimators.base import SquareSVM
+from squaresvm.estimators.updating import Updating
 from squaresvm.problem import Bias, Loss
 from squaresvm.typing import FloatArray
 
 __all__ = ["LSSVR"]
 
 
-class LSSVR(RegressorMixin, SquareSVM):
+class LSSVR(RegressorMixin, Updating):
     r"""Least squares support vector regression: kernel ridge regression with a free bias.
 
     .. math::
@@ -89,3 +92,46 @@ class LSSVR(RegressorMixin, SquareSVM):
         ndarray of shape (rows,)
         """
         return self._decision(X)[:, 0]
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        ids: Iterable[Hashable] | None = None,
+    ) -> Self:
+        """Learn rows; the first call fits.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (k, n)
+        y : array-like of shape (k,)
+        sample_weight : array-like of shape (k,), optional
+        ids : iterable of hashables, optional
+
+        Returns
+        -------
+        self
+        """
+        step = self.learn if self.__sklearn_is_fitted__() else self.fit
+        return step(X, y, sample_weight, ids)
+
+    def loo_predict(self) -> FloatArray:
+        """Return the value at each row held, of the model without that row, in the order of ``ids_``.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        return self._loo()[:, 0]
+
+    def loo_score(self) -> float:
+        """Return the coefficient of determination of the leave-one-out values.
+
+        Returns
+        -------
+        float
+        """
+        values = self.loo_predict()
+        rows = self._state.rows
+        return float(r2_score(rows.y, values, sample_weight=rows.weights))

@@ -27,7 +27,7 @@ from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Settings", "State", "train"]
+__all__ = ["Settings", "State", "encode", "train"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Settings:
         None where the kernel matrix is precomputed.
     C : float
     class_weight : dict or None
-        Weight of each class; a class that is not named has weight 1.
+        Weight of each class, 1 where a class is not named; None for regression.
     proximal : bool
         Whether the kernel is K W K', the nonlinear proximal SVM's.
     solver : str or Solver
@@ -65,12 +65,19 @@ class Settings:
         """Whether the model is a linear function of the columns."""
         return self.kernel is not None and self.kernel.function == "linear"
 
-    def row_weights(self, rows: Rows) -> FloatArray:
+    def row_weights(self, y: np.ndarray[Any, Any], weights: FloatArray) -> FloatArray:
         """Return sample weight times class weight of each row."""
-        if self.class_weight is None:
-            return rows.weights
-        factors = [self.class_weight.get(label, 1.0) for label in rows.y.tolist()]
-        return rows.weights * np.asarray(factors, dtype=np.float64)
+        return weigh(y, weights, self.class_weight)
+
+
+def weigh(
+    y: np.ndarray[Any, Any], weights: FloatArray, class_weight: dict[Hashable, float] | None
+) -> FloatArray:
+    """Return sample weight times class weight of each row."""
+    if not class_weight:
+        return weights
+    factors = [class_weight.get(label, 1.0) for label in y.tolist()]
+    return weights * np.asarray(factors, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,25 +91,51 @@ class State:
     settings : Settings
     classes : ndarray of shape (n_classes,) or None
         None for regression.
-    problem : Problem
-        Over the rows of positive weight.
-    held : ndarray of shape (m,)
-        Where the problem's rows stand among those held.
     solution : Solution
-    certificate : Certificate
+        Of the problem over the rows of positive weight.
     solver, reason : str
         Which solver it was, and why.
+    operator : Operator or None
+        How K is reached; None: made from the rows when asked for.
+    requests : int, default=0
+        Requests since all rows were last read, where the model lives on sums over them.
     """
 
     rows: Rows
     settings: Settings
     classes: np.ndarray[Any, Any] | None
-    problem: Problem
-    held: IntArray
     solution: Solution
-    certificate: Certificate
     solver: str
     reason: str
+    operator: Operator | None
+    requests: int = 0
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Sample weight times class weight of each row held."""
+        return self.settings.row_weights(self.rows.y, self.rows.weights)
+
+    @cached_property
+    def held(self) -> IntArray:
+        """Where the rows of the problem, those of positive weight, stand among the rows held."""
+        return np.flatnonzero(self.weights > 0)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem that the solution belongs to."""
+        weights = self.weights[self.held]
+        operator = self.operator
+        if operator is None and self.solution.primal is not None:
+            operator = LinearOperator(features(self.rows, self.held))
+        elif operator is None:
+            operator = make_operator(self.rows, self.held, weights, self.settings)
+        targets = encode(self.rows.y[self.held], self.classes)
+        return Problem(operator, targets, self.settings.C * weights, self.settings.loss, self.settings.bias)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Residual of all rows, gap, objective, status."""
+        return self.problem.certify(self.solution, self.settings.tol)
 
     @cached_property
     def primal(self) -> FloatArray | None:
@@ -110,11 +143,13 @@ class State:
         if self.solution.primal is not None or not self.settings.is_linear:
             return self.solution.primal
         assert self.solution.beta is not None
-        return np.asarray(self.rows.X[self.held].T @ self.solution.beta)
+        return np.asarray(self.rows.take(self.held).T @ self.solution.beta)
 
     @cached_property
     def expansion(self) -> FloatArray:
         """Coefficients of k(x_i, .) in f, of shape (m, k), over the problem's rows."""
+        if self.solution.beta is not None and not self.settings.proximal:
+            return self.solution.beta
         return self.problem.operator.expand(self.problem.multipliers(self.solution))
 
     @cached_property
@@ -137,14 +172,23 @@ class State:
             X = X[:, self.held]
         return self.problem.operator.cross(X, self.expansion) + self.solution.bias
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what can be computed again; a precomputed K is kept."""
+        names = ("rows", "settings", "classes", "solution", "solver", "reason")
+        kept = {name: self.__dict__[name] for name in names}
+        operator = self.operator if self.settings.kernel is None else None
+        return {**kept, "operator": operator, "requests": 0}
 
-def train(rows: Rows, settings: Settings) -> State:
+
+def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> State:
     """Return the model of the rows: from rows to operator, problem, solver, certificate.
 
     Parameters
     ----------
     rows : Rows
     settings : Settings
+    operator : Operator, optional
+        Where K is at hand already.
 
     Returns
     -------
@@ -155,52 +199,67 @@ def train(rows: Rows, settings: Settings) -> State:
     ConvergenceWarning
         If the solver ended before the residual was within tol.
     """
-    weights = settings.row_weights(rows)
+    weights = settings.row_weights(rows.y, rows.weights)
     held: IntArray = np.flatnonzero(weights > 0)
     if held.size == 0:
         raise ValueError("all rows have weight zero: there is nothing to learn from")
-    classes, targets = encode(rows.y[held], settings)
-    costs = settings.C * weights[held]
-    operator = _operator(rows, held, weights[held], settings)
-    problem = Problem(operator, targets, costs, settings.loss, settings.bias)
+    classes = find_classes(rows.y[held], settings)
+    if operator is None:
+        operator = make_operator(rows, held, weights[held], settings)
+    unsolved = State(rows, settings, classes, Solution(bias=np.empty(0)), "", "", operator)
+    problem = unsolved.problem
     solver, reason = choose(problem, settings.solver)
     solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
-    certificate = problem.certify(solution, settings.tol)
-    warn_unless_converged(certificate, solver.name)
-    return State(rows, settings, classes, problem, held, solution, certificate, solver.name, reason)
+    state = State(rows, settings, classes, solution, solver.name, reason, operator)
+    state.__dict__["problem"] = problem  # The cache of the property: it has been built above.
+    warn_unless_converged(state)
+    return state
 
 
-def warn_unless_converged(certificate: Certificate, solver: str) -> None:
+def warn_unless_converged(state: State) -> None:
     """Raise a ConvergenceWarning where the solver ended above tol."""
+    certificate = state.certificate
     if certificate.status is Status.MAX_ITER:
         warnings.warn(
-            f"solver {solver!r} ended with {certificate}: {certificate.status.advice}",
+            f"solver {state.solver!r} ended with {certificate}: {certificate.status.advice}",
             ConvergenceWarning,
             stacklevel=4,
         )
 
 
-def encode(y: np.ndarray[Any, Any], settings: Settings) -> tuple[np.ndarray[Any, Any] | None, FloatArray]:
-    """Return the classes and a column of +1 and -1 for each (one for two); values as one column."""
+def find_classes(y: np.ndarray[Any, Any], settings: Settings) -> np.ndarray[Any, Any] | None:
+    """Return the sorted labels, at least two; None for regression."""
     if settings.class_weight is None:
-        return None, np.asarray(y, dtype=np.float64)[:, None]
-    classes, codes = np.unique(y, return_inverse=True)
+        return None
+    classes = np.unique(y)
     if classes.size < 2:
         raise ValueError(
-            f"a classifier needs rows of at least two classes with positive weight; got one class, "
+            "a classifier needs rows of at least two classes with positive weight; got one class, "
             f"{classes.tolist()[0]!r}"
         )
+    return classes
+
+
+def encode(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> FloatArray:
+    """Return a column of +1 and -1 for each class (one for two); values as one column."""
+    if classes is None:
+        return np.asarray(y, dtype=np.float64)[:, None]
     if classes.size == 2:
-        return classes, np.where(codes == 1, 1.0, -1.0)[:, None]
-    return classes, np.where(codes[:, None] == np.arange(classes.size), 1.0, -1.0)
+        return np.where(y == classes[1], 1.0, -1.0)[:, None]
+    return np.where(y[:, None] == classes, 1.0, -1.0)
 
 
-def _operator(rows: Rows, held: IntArray, weights: FloatArray, settings: Settings) -> Operator:
-    everything = held.size == rows.count
-    X = rows.X if everything else rows.X[held]
+def features(rows: Rows, held: IntArray) -> Matrix:
+    """Return the features of the rows in `held`; no copy where those are all."""
+    return rows.X if held.size == rows.count else rows.take(held)
+
+
+def make_operator(rows: Rows, held: IntArray, weights: FloatArray, settings: Settings) -> Operator:
+    """Return the operator of the rows in `held`."""
+    X = features(rows, held)
     operator: StoredOperator
     if settings.kernel is None:
-        operator = PrecomputedOperator(X if everything else X[:, held])
+        operator = PrecomputedOperator(X if held.size == rows.count else X[:, held])
     elif settings.is_linear and X.shape[1] < X.shape[0]:
         return LinearOperator(X)
     else:

@@ -122,9 +122,10 @@ class CholeskyFactor:
 
     def solve(self, targets: FloatArray) -> Solution:
         """Return the solution of H beta + b = targets, 1'beta = A b."""
-        return self._balanced(*self._bordered(targets, 0.0))
+        return self._balanced(*self.bordered(targets))
 
-    def _bordered(self, rhs: FloatArray, border: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+    def bordered(self, rhs: FloatArray, border: FloatArray | float = 0.0) -> tuple[FloatArray, FloatArray]:
+        """Return (beta, b) of (1): for a unit vector and no border, a column of N and what is beside it."""
         beta = self._inner(self._scatter(rhs))[self.slots]
         if self.bias.is_absent:
             return beta, np.zeros(rhs.shape[1])
@@ -156,7 +157,7 @@ class CholeskyFactor:
     def refine(self, solution: Solution, targets: FloatArray) -> Solution:
         """Return the solution after one step of iterative refinement."""
         rows, border = self.residual(solution, targets)
-        step, bias = self._bordered(rows, border)
+        step, bias = self.bordered(rows, border)
         assert solution.beta is not None
         return self._balanced(solution.beta + step, solution.bias + bias)
 
@@ -269,11 +270,53 @@ class CholeskyFactor:
         behind = np.array_equal(slots, np.arange(size, size + slots.size))
         return behind and self.inverse.form is Form.CHOLESKY and self.signs.size == 0
 
+    def shifted(
+        self, vectors: FloatArray, scale: FloatArray, solution: Solution
+    ) -> tuple[CholeskyFactor, Solution]:
+        """Return factor and solution after V diag(scale) V' has been added to H.
+
+            s <- s - N V inv(inv(diag(scale)) + V'N V) V's                                               (3)
+
+        Parameters
+        ----------
+        vectors : ndarray of shape (m, q)
+            V, over the rows.
+        scale : ndarray of shape (q,)
+            All positive, or all negative.
+        solution : Solution
+        """
+        by_slot = self._scatter(vectors)
+        v = self._inner(by_slot)
+        beta, ones = solution.beta, self.ones[self.slots]
+        assert beta is not None
+        inner = np.diag(1.0 / scale) + vectors.T @ v[self.slots]
+        pull = vectors.T @ ones
+        bordered, rows, beside = inner, v[self.slots], np.zeros(scale.size)
+        if not self.bias.is_absent:
+            beside = pull / self._schur
+            rows = rows - np.outer(ones, beside)
+            bordered = inner - np.outer(pull, beside)
+        moved = np.linalg.solve(bordered, vectors.T @ beta)
+        sign = float(np.sign(scale[0]))
+        root = scipy.linalg.cholesky(sign * inner, lower=True)
+        correction = scipy.linalg.solve_triangular(root, v.T, lower=True).T
+        shrunk = self.ones - v @ np.linalg.solve(inner, pull)
+        factor = replace(self, ones=shrunk)._correct(correction, -sign)
+        return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
+
     def _correct(self, columns: FloatArray, sign: float) -> CholeskyFactor:
         start = self.signs.size
         self.inverse.write_pending(start, columns)
         signs = np.concatenate([self.signs, np.full(columns.shape[1], sign)])
         return replace(self, signs=signs)
+
+    def free_slots(self, count: int) -> IntArray:
+        """Return slots for new rows, in a store that holds nothing but this factor."""
+        free = np.flatnonzero(~_mask(self.slots, self.size))
+        behind = np.arange(self.size, self.size + max(0, count - free.size))
+        slots = np.concatenate([free, behind])[:count]
+        self.inverse.store.reserve(int(slots.max()) + 1)
+        return slots
 
     @property
     def can_wait(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -9,46 +11,111 @@ from squaresvm.factors.jitter import cholesky_with_jitter
 from squaresvm.lapack import solve_triangular_in_place
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.problem import Bias
-from squaresvm.solution import Solution
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["MomentsFactor"]
+__all__ = ["Moments", "MomentsFactor"]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Weighted sums over rows and their targets: all that the squared loss needs of them.
+
+    Around the means, so that large means cost no digits.
+
+    Parameters
+    ----------
+    total : float
+        S = sum C_i.
+    mean : ndarray of shape (n,)
+        z = sum C_i z_i / S.
+    scatter : ndarray of shape (n, n)
+        sum C_i (z_i - z)(z_i - z)'.
+    target : ndarray of shape (k,)
+        Mean of the targets.
+    response : ndarray of shape (n, k)
+        sum C_i (z_i - z)(y_i - target)'.
+    """
+
+    total: float
+    mean: FloatArray
+    scatter: FloatArray
+    target: FloatArray
+    response: FloatArray
+
+    @classmethod
+    def of(cls, Z: Matrix, costs: FloatArray, targets: FloatArray) -> Moments:
+        """Return the sums over the rows of Z. Sparse rows are not centred, to keep them sparse."""
+        n = Z.shape[1]
+        total = float(costs.sum())
+        share = costs / total if total > 0 else costs
+        mean, target = np.asarray(Z.T @ share), share @ targets
+        scatter, response = np.zeros((n, n)), np.zeros((n, targets.shape[1]))
+        for part in row_blocks(Z.shape[0], n):
+            block, weight = Z[part], costs[part, None]
+            weighted = weight * (targets[part] - target)
+            if sp.issparse(block):
+                scatter += (block.multiply(weight).T @ block).toarray()
+                response += block.T @ weighted
+            else:
+                centred = block - mean
+                scatter += (centred * weight).T @ centred
+                response += centred.T @ weighted
+        if sp.issparse(Z):
+            scatter -= total * np.outer(mean, mean)
+        return cls(total, mean, scatter, target, response)
+
+    def plus(self, other: Moments) -> Moments:
+        """Return the sums over the rows of both."""
+        total = self.total + other.total
+        share = other.total / total
+        return self._moved(other, total, share, 1.0, self.total * share)
+
+    def minus(self, other: Moments) -> Moments:
+        """Return the sums without the rows of `other`, which must be among these."""
+        total = self.total - other.total
+        share = -other.total / total
+        return self._moved(other, total, share, -1.0, self.total * share)
+
+    def _moved(self, other: Moments, total: float, share: float, sign: float, between: float) -> Moments:
+        # With a and b between the two means, sums around the joint mean gain S S' / (S + S') a b'.
+        away, gap = self.mean - other.mean, self.target - other.target
+        return Moments(
+            total,
+            self.mean - share * away,
+            self.scatter + sign * other.scatter + between * np.outer(away, away),
+            self.target - share * gap,
+            self.response + sign * other.response + between * np.outer(away, gap),
+        )
 
 
 class MomentsFactor:
-    """Factor of the Hessian in (w, b) of a linear model over given rows.
+    """Factor of the Hessian in (w, b) of a linear model, made from sums over its rows.
 
-    With S = sum C_i, the weighted mean z and the weighted scatter G = sum C_i (z_i - z)(z_i - z)' the
-    normal equations are
+    With the weighted total S, mean z and scatter G of the rows the normal equations are
 
         [I + G + S z z',  S z ] [w]   [p]
         [S z'          ,  A + S] [b] = [q]
 
     and eliminating b leaves R = I + G + S A / (A + S) z z', a sum of semidefinite terms: nothing is
-    subtracted, whatever the mean of the columns. (Sparse rows are not centred, to keep them sparse.)
+    subtracted, whatever the mean of the columns.
 
     Parameters
     ----------
-    Z : array or CSR matrix of shape (m, n)
-    costs : ndarray of shape (m,)
-        C_i.
+    moments : Moments
+        Sums over the rows.
     bias : Bias
     """
 
-    def __init__(self, Z: Matrix, costs: FloatArray, bias: Bias) -> None:
-        self.Z = Z
-        self.costs = costs
+    def __init__(self, moments: Moments, bias: Bias) -> None:
+        self.moments = moments
         self.bias = bias
-        n = Z.shape[1]
-        total = float(costs.sum())
-        mean = np.asarray(Z.T @ costs) / total if total > 0 else np.zeros(n)
+        total, mean = self.moments.total, self.moments.mean
         A = bias.penalty
         self._total = A + total
         self._pull = 0.0 * mean if bias.is_absent else total / (A + total) * mean
-        self._matrix = np.asfortranarray(_scatter(Z, costs, mean, total))
         left = total if bias.is_absent else total * A / (A + total)
-        self._matrix += left * np.outer(mean, mean)
-        self._matrix[np.diag_indices(n)] += 1.0
+        self._matrix = np.asfortranarray(self.moments.scatter + left * np.outer(mean, mean))
+        self._matrix[np.diag_indices(mean.size)] += 1.0
         self._factor = self._matrix.copy(order="F")
         cholesky_with_jitter(self._factor, np.diagonal(self._matrix).copy(), self._refill)
 
@@ -64,45 +131,27 @@ class MomentsFactor:
             return w, np.zeros_like(q)
         return w, q / self._total - self._pull @ w
 
-    def solve(self, targets: FloatArray) -> Solution:
-        """Return the (w, b) that minimises the squared loss of the rows."""
-        weighted = self.costs[:, None] * targets
-        w, b = self.step(np.asarray(self.Z.T @ weighted), weighted.sum(axis=0))
-        return Solution(primal=w, bias=b, factor=self)
+    def minimum(self) -> tuple[FloatArray, FloatArray]:
+        """Return the (w, b) that minimises the squared loss, from the sums alone."""
+        moments = self.moments
+        q = moments.total * moments.target
+        return self.step(moments.response + np.outer(moments.mean, q), q)
 
-    def refine(self, solution: Solution, targets: FloatArray) -> Solution:
-        """Return the solution after one step of iterative refinement."""
-        w, b = solution.primal, solution.bias
-        assert w is not None
-        beta = self.costs[:, None] * (targets - np.asarray(self.Z @ w) - b)
+    def gradient(self, w: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient of the objective at (w, b), from the sums alone."""
+        moments = self.moments
         pull = 0.0 * b if self.bias.is_absent else self.bias.penalty * b
-        dw, db = self.step(np.asarray(self.Z.T @ beta) - w, beta.sum(axis=0) - pull)
-        return Solution(primal=w + dw, bias=b + db, factor=self)
+        slack = moments.total * (moments.target - moments.mean @ w - b)
+        return w - moments.response + moments.scatter @ w - np.outer(moments.mean, slack), pull - slack
 
-    def diag_inverse(self) -> FloatArray:
-        """Return the diagonal of inv(H), bordered by the bias: C_i (1 - C_i h_i), h_i the leverage."""
-        m, n = self.Z.shape
+    def leverage(self, Z: Matrix) -> FloatArray:
+        """Return (z_i, 1)' inv(Hessian) (z_i, 1) of each row of Z."""
+        m, n = Z.shape
         leverage = np.full(m, 0.0 if self.bias.is_absent else 1.0 / self._total)
         for part in row_blocks(m, n):
-            block = self.Z[part]
+            block = Z[part]
             rows = block.toarray() if sp.issparse(block) else block
             away = np.array((rows - self._pull).T, dtype=np.float64, order="F")
             solve_triangular_in_place(self._factor, away)
             leverage[part] += np.einsum("ij,ij->j", away, away)
-        return np.asarray(self.costs * (1.0 - self.costs * leverage))
-
-
-def _scatter(Z: Matrix, costs: FloatArray, mean: FloatArray, total: float) -> FloatArray:
-    """Return sum C_i (z_i - mean)(z_i - mean)', by blocks."""
-    n = Z.shape[1]
-    scatter = np.zeros((n, n))
-    for part in row_blocks(Z.shape[0], n):
-        block, weight = Z[part], costs[part, None]
-        if sp.issparse(block):
-            scatter += (block.multiply(weight).T @ block).toarray()
-        else:
-            centred = (block - mean) * np.sqrt(weight)
-            scatter += centred.T @ centred
-    if sp.issparse(Z):
-        scatter -= total * np.outer(mean, mean)
-    return scatter
+        return leverage

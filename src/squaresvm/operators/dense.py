@@ -48,8 +48,13 @@ class DenseOperator(StoredOperator):
         """Return the operator of the rows kept, X, on the same store."""
         return self._sharing(DenseOperator(self.kernel, X), self.slots[keep])
 
-    def joined(self, X: Matrix) -> DenseOperator:
-        """Return the operator of X, these rows and new ones behind them, on the same store."""
+    def joined(self, X: Matrix) -> tuple[DenseOperator, FloatArray, FloatArray]:
+        """Return the operator of X, these rows and new ones behind them, on the same store.
+
+        With it come K between held and new rows, and K of the new rows.
+        """
         new = X[self.n_rows :]
-        slots = self._put(self.kernel(self.X, new), self.kernel(new, new))
-        return self._sharing(DenseOperator(self.kernel, X), np.concatenate([self.slots, slots]))
+        cross, corner = self.kernel(self.X, new), self.kernel(new, new)
+        slots = self._put(cross, corner)
+        joined = self._sharing(DenseOperator(self.kernel, X), np.concatenate([self.slots, slots]))
+        return joined, cross, corner

@@ -61,17 +61,22 @@ class PrecomputedOperator(StoredOperator):
         """Return X coefficients: the columns of X are the kernel values with the rows held."""
         return np.asarray(X @ coefficients, dtype=np.float64)
 
-    def without(self, keep: BoolArray) -> PrecomputedOperator:
-        """Return the operator of the rows kept, on the same store."""
+    def without(self, keep: BoolArray, X: Matrix) -> PrecomputedOperator:
+        """Return the operator of the rows kept, on the same store; X is of no use here."""
         rest = PrecomputedOperator(np.empty((int(keep.sum()), 0)))
         return self._sharing(rest, self.slots[keep])
 
-    def joined(self, K: FloatArray) -> PrecomputedOperator:
-        """Return the operator of these rows and new ones; K is (new, held + new)."""
+    def joined(self, X: Matrix) -> tuple[PrecomputedOperator, FloatArray, FloatArray]:
+        """Return the operator of these rows and new ones; X holds the new rows' kernel values.
+
+        X has a column for each row held and each new one. With the operator come K between held and new
+        rows, and K of the new rows.
+        """
         held = self.n_rows
-        slots = self._put(K[:, :held].T, K[:, held:])
-        both = PrecomputedOperator(np.empty((held + K.shape[0], 0)))
-        return self._sharing(both, np.concatenate([self.slots, slots]))
+        cross, corner = X[:, :held].T, X[:, held:]
+        slots = self._put(cross, corner)
+        both = PrecomputedOperator(np.empty((held + X.shape[0], 0)))
+        return self._sharing(both, np.concatenate([self.slots, slots])), cross, corner
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with K itself: nobody else has it."""

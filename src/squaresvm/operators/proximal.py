@@ -6,7 +6,7 @@ import numpy as np
 
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.stored import StoredOperator
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["ProximalOperator"]
 
@@ -22,12 +22,18 @@ class ProximalOperator(StoredOperator):
         Holds K.
     weights : ndarray of shape (m,)
         Diagonal of W: under it a row of weight 2 equals the same row, and landmark, twice.
+
+    Attributes
+    ----------
+    arriving : ndarray
+        Weights of the rows that `joined` is about to add.
     """
 
     def __init__(self, inner: StoredOperator, weights: FloatArray) -> None:
         super().__init__(inner.n_rows)
         self.inner = inner
         self.weights = weights
+        self.arriving = np.empty(0)
 
     def _block(self, rows: slice, columns: slice) -> FloatArray:
         everything = np.arange(self.n_rows)
@@ -37,6 +43,14 @@ class ProximalOperator(StoredOperator):
             out[part] = self.inner.block(everything[rows][part], everything) @ right
         return out
 
+    def matmul(self, b: FloatArray) -> FloatArray:
+        """Return K (W (K b)): two products with K, and K W K' itself is needed by the factor only."""
+        return self.inner.matmul(self.weights[:, None] * self.inner.matmul(b))
+
+    def magnitude(self, b: FloatArray) -> FloatArray:
+        """Return the sum of |K_il w_l K_lj b_j| over j and l."""
+        return self.inner.magnitude(self.weights[:, None] * self.inner.magnitude(b))
+
     def expand(self, coefficients: FloatArray) -> FloatArray:
         """Return W K coefficients, the coefficients of k(x_i, .) in f."""
         return self.weights[:, None] * self.inner.matmul(coefficients)
@@ -44,3 +58,22 @@ class ProximalOperator(StoredOperator):
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return k(X, rows) coefficients, for coefficients that `expand` returned."""
         return self.inner.cross(X, coefficients)
+
+    def without(self, keep: BoolArray, X: Matrix) -> ProximalOperator:
+        """Return the operator of the rows, and landmarks, kept; it has no store yet."""
+        return ProximalOperator(self.inner.without(keep, X), self.weights[keep])
+
+    def joined(self, X: Matrix) -> tuple[ProximalOperator, FloatArray, FloatArray]:
+        """Return the operator with new rows, and landmarks, of the weights in `arriving`.
+
+        With it come K W K' between held and new rows, and of the new rows.
+        """
+        held = self.n_rows
+        inner, cross, corner = self.inner.joined(X)
+        both = ProximalOperator(inner, np.concatenate([self.weights, self.arriving]))
+        product = inner.matmul(both.weights[:, None] * np.vstack([cross, corner]))
+        return both, product[:held], product[held:]
+
+    def clear(self, rows: IntArray) -> None:
+        """Write zeros where these rows were in the store of K."""
+        self.inner.clear(rows)

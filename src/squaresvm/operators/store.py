@@ -149,20 +149,24 @@ class KernelStore:
         corner : ndarray of shape (q, q)
             K of the new rows.
         """
-        before, self.size = self.size, max(self.size, int(slots.max()) + 1)
-        self._fresh = False
-        if self.size > self._buffer.shape[1]:
-            self._grow(before)
-        kernel = self._kernel
-        fresh = np.arange(before, self.size)
-        kernel[:, fresh] = 0.0
-        if not self.lent:
-            kernel[fresh, :before] = 0.0
+        before = self.size
+        self.reserve(int(slots.max()) + 1)
         columns = np.zeros((self.size, slots.size))
         columns[:before] = cross
         columns[slots] = corner
         for position, slot in enumerate(slots):
             self._set(int(slot), columns[:, position])
+
+    def reserve(self, size: int) -> None:
+        """Make sure that there are `size` slots; new ones are empty."""
+        before, self.size = self.size, max(self.size, size)
+        self._fresh = False
+        if self.size > self._buffer.shape[1]:
+            self._grow(before)
+        kernel = self._kernel
+        kernel[:, before:] = 0.0
+        if not self.lent:
+            kernel[before:, :before] = 0.0
 
     def clear(self, slots: IntArray) -> None:
         """Write zeros where the rows of these slots were."""
@@ -177,16 +181,6 @@ class KernelStore:
         if not self.lent:
             kernel[slot:, slot] = column[slot:]
             kernel[slot, :slot] = column[:slot]
-
-    def add_outer(self, vectors: FloatArray, scale: FloatArray) -> None:
-        """Add vectors diag(scale) vectors' to K, where the room is lent."""
-        kernel = self._kernel
-        for columns in row_blocks(self.size, self.size):
-            stop = columns.stop
-            change = (vectors[:stop] * scale) @ vectors[columns].T
-            corner = np.triu(change[columns.start :])
-            kernel[: columns.start, columns] += change[: columns.start]
-            kernel[columns, columns] += corner
 
     def _grow(self, used: int) -> None:
         buffer = _allocate(self.size + self.size // 8)

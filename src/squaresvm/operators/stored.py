@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from squaresvm.operators.store import KernelStore
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["StoredOperator"]
 
@@ -90,6 +90,19 @@ class StoredOperator:
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return sum_i k(x, x_i) coefficients_i for each row x of X."""
         raise NotImplementedError
+
+    def without(self, keep: BoolArray, X: Matrix) -> StoredOperator:
+        """Return the operator of the rows kept, X, on the same store."""
+        raise NotImplementedError
+
+    def joined(self, X: Matrix) -> tuple[StoredOperator, FloatArray, FloatArray]:
+        """Return the operator of these rows and new ones, K between held and new, and K of the new."""
+        raise NotImplementedError
+
+    def clear(self, rows: IntArray) -> None:
+        """Write zeros where these rows were in the store."""
+        if self._store is not None:
+            self._store.clear(self.slots[rows])
 
     def _sharing(self, other: Operator, slots: IntArray) -> Operator:
         """Return `other` on this operator's store, with rows in the given slots."""

@@ -35,12 +35,12 @@ class SubsetOperator(StoredOperator):
         everything[self.rows] = coefficients
         return self.parent.cross(X, everything)
 
-    def without(self, keep: BoolArray) -> SubsetOperator:
+    def shrunk(self, keep: BoolArray) -> SubsetOperator:
         """Return the operator of the rows kept, on the same store; the slots of the others are cleared."""
         self._held().clear(self.slots[~keep])
         return self._sharing(SubsetOperator(self.parent, self.rows[keep]), self.slots[keep])
 
-    def joined(self, rows: IntArray) -> tuple[SubsetOperator, FloatArray, FloatArray]:
+    def grown(self, rows: IntArray) -> tuple[SubsetOperator, FloatArray, FloatArray]:
         """Return the operator with more rows of the parent, K between held and new, and K of the new."""
         cross, corner = self.parent.block(self.rows, rows), self.parent.block(rows, rows)
         slots = self._put(cross, corner)

@@ -53,7 +53,8 @@ class ActiveSet:
                 first: Solution | None = Solution(beta=beta, bias=start.bias[[index]])
             else:
                 first = _coordinate_start(column)
-            found.append(_search(column, tol, limit, first))
+            point = _at(column, first) if first is not None else _Iterate.origin(column)
+            found.append(_search(column, tol, limit, point, EqualitySystem(column)))
         return columns_of(found)
 
 
@@ -65,6 +66,11 @@ class _Iterate:
     bias: float
     norm: float
 
+    @classmethod
+    def origin(cls, problem: Problem) -> _Iterate:
+        """Return w = 0, b = 0."""
+        return cls(np.zeros(problem.n_rows), 0.0, 0.0)
+
     def move(self, target: _Iterate, inner: float, t: float) -> _Iterate:
         """Return the point a share t of the way to `target`; `inner` is w'w_target."""
         return _Iterate(
@@ -74,35 +80,64 @@ class _Iterate:
         )
 
 
-def _search(problem: Problem, tol: float, limit: int, start: Solution | None) -> Solution:
-    y = problem.targets[:, 0]
-    point = _Iterate(np.zeros(problem.n_rows), 0.0, 0.0) if start is None else _at(problem, start)
+def resolve_without(problem: Problem, row: int, system: EqualitySystem, start: Solution, tol: float) -> float:
+    """Return f at a row, of the model without it, by a warm re-solve that leaves `system` as it is."""
+    beta = start.beta
+    assert beta is not None
+    rest = beta.copy()
+    rest[row] = 0.0
+    point = _at(problem, Solution(beta=rest, bias=start.bias))
+    others = np.ones(problem.n_rows, dtype=bool)
+    others[row] = False
+    solved = _search(problem, tol, _MAX_ITER, point, system.copy(), others)
+    return float(problem.decision(solved)[row, 0])
+
+
+def _search(
+    problem: Problem,
+    tol: float,
+    limit: int,
+    point: _Iterate,
+    system: EqualitySystem,
+    counted: BoolArray | None = None,
+) -> Solution:
+    """Return the solution of one column, over the rows that are `counted`: all, as a rule."""
+    y, counted = problem.targets[:, 0], _everyone(problem) if counted is None else counted
     best, least = Solution(beta=np.zeros((problem.n_rows, 1)), bias=np.zeros(1)), np.inf
-    system = EqualitySystem(problem)
-    active = y * point.decision < 1.0
-    for iteration in range(1, limit + 1):
+    active = (y * point.decision < 1.0) & counted
+    iteration = 0
+    while iteration < limit:
+        iteration += 1
         beta, bias = system.solve(active, point.bias)
-        candidate = Solution(beta=beta[:, None], bias=np.array([bias]))
-        target = _at(problem, candidate)
+        target, residual = _judged(problem, beta, bias, counted)
         if system.is_updated and _equality_error(problem, active, target, beta) > 1e-3 * tol:
             beta, bias = system.rebuild(active)
-            candidate = Solution(beta=beta[:, None], bias=np.array([bias]))
-            target = _at(problem, candidate)
-        residual = float(problem.residual(candidate)[0])
+            target, residual = _judged(problem, beta, bias, counted)
         if residual < least:
-            best, least = candidate, residual
-        if least <= 1e-3 * tol or np.array_equal(y * target.decision < 1.0, active):
+            best, least = Solution(beta=beta[:, None], bias=np.array([bias])), residual
+        if least <= 1e-3 * tol or np.array_equal((y * target.decision < 1.0) & counted, active):
             break
         # w'w_target = sum_i beta_i w'phi(x_i): no kernel values are needed.
         inner = float(beta @ (point.decision - point.bias))
-        t = _line_search(problem, point, target, inner)
+        t = _line_search(problem, point, target, inner, counted)
         point = point.move(target, inner, t)
-        moved = y * point.decision < 1.0
+        moved = (y * point.decision < 1.0) & counted
         if t == 0.0 or np.array_equal(moved, active):
             break  # Rows on the margin change sides by rounding alone: no better set can be told.
         active = moved
     outcome = Outcome.MAX_ITER if iteration == limit and least > tol else Outcome.FINISHED
     return Solution(beta=best.beta, bias=best.bias, n_iter=iteration, outcome=outcome)
+
+
+def _everyone(problem: Problem) -> BoolArray:
+    return np.ones(problem.n_rows, dtype=bool)
+
+
+def _judged(problem: Problem, beta: FloatArray, bias: float, counted: BoolArray) -> tuple[_Iterate, float]:
+    """Return the point of given multipliers, and the residual of the rows counted."""
+    solution = Solution(beta=beta[:, None], bias=np.array([bias]))
+    point = _at(problem, solution)
+    return point, float(problem.residual_at(solution, point.decision[:, None], counted)[0])
 
 
 def _at(problem: Problem, solution: Solution) -> _Iterate:
@@ -119,7 +154,9 @@ def _equality_error(problem: Problem, active: BoolArray, point: _Iterate, beta: 
     return float(np.abs(defect[active]).max(initial=0.0))
 
 
-def _line_search(problem: Problem, point: _Iterate, target: _Iterate, inner: float) -> float:
+def _line_search(
+    problem: Problem, point: _Iterate, target: _Iterate, inner: float, counted: BoolArray
+) -> float:
     y = problem.targets[:, 0]
     step = target.bias - point.bias
     penalty = 0.0 if problem.bias.is_absent else problem.bias.penalty
@@ -127,7 +164,9 @@ def _line_search(problem: Problem, point: _Iterate, target: _Iterate, inner: flo
     curvature = target.norm - 2 * inner + point.norm + penalty * step**2
     margin = 1.0 - y * point.decision
     change = y * (target.decision - point.decision)
-    return minimise_on_line(slope, max(curvature, 0.0), margin, change, problem.costs)
+    return minimise_on_line(
+        slope, max(curvature, 0.0), margin[counted], change[counted], problem.costs[counted]
+    )
 
 
 def _coordinate_start(problem: Problem) -> Solution | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from squaresvm.factors import factorise
+from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
 
@@ -32,15 +33,39 @@ class Direct:
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
     ) -> Solution:
         """Return the solution, refined as long as that pays; `start` is of no use here."""
-        factor = factorise(problem)
+        if problem.operator.features is not None:
+            return _by_sums(problem, tol)
+        operator = problem.operator
+        factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
         solution = factor.solve(problem.targets)
-        residual = problem.residual(solution).max()
-        for _ in range(_REFINEMENTS):
-            if residual <= 1e-3 * tol:
-                break
-            refined = factor.refine(solution, problem.targets)
-            left = problem.residual(refined).max()
-            if not left < residual:
-                break
-            solution, residual = refined, left
-        return solution
+        return _refined(problem, solution, tol, lambda found: factor.refine(found, problem.targets))
+
+
+def _by_sums(problem: Problem, tol: float) -> Solution:
+    """Return the solution in w of a linear problem: one system of as many unknowns as columns."""
+    Z, costs, targets = problem.operator.features, problem.costs, problem.targets
+    factor = MomentsFactor(Moments.of(Z, costs, targets), problem.bias)
+    w, b = factor.minimum()
+
+    def refine(found: Solution) -> Solution:
+        dw, db = factor.step(*problem.descent(found))
+        assert found.primal is not None
+        return Solution(primal=found.primal + dw, bias=found.bias + db, factor=factor)
+
+    return _refined(problem, Solution(primal=w, bias=b, factor=factor), tol, refine)
+
+
+def _refined(
+    problem: Problem, solution: Solution, tol: float, refine: Callable[[Solution], Solution]
+) -> Solution:
+    """Return the solution after as many steps of iterative refinement as pay."""
+    residual = problem.residual(solution).max()
+    for _ in range(_REFINEMENTS):
+        if residual <= 1e-3 * tol:
+            break
+        refined = refine(solution)
+        left = problem.residual(refined).max()
+        if not left < residual:
+            break
+        solution, residual = refined, left
+    return solution

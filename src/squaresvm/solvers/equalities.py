@@ -103,8 +103,8 @@ class EqualitySystem:
         keep = np.ones(self.rows.size, dtype=bool)
         keep[positions] = False
         self._factor, self._solution = self._factor.remove(positions, self._solution)
-        self._operator = self._operator.without(keep)
-        self._repair_if_due()
+        self._operator = self._operator.shrunk(keep)
+        self._rebuild_if_due()
 
     def _come(self, rows: IntArray) -> None:
         if rows.size == 0:
@@ -112,7 +112,7 @@ class EqualitySystem:
         assert self._factor is not None
         assert self._operator is not None
         assert self._solution is not None
-        self._operator, cross, corner = self._operator.joined(rows)
+        self._operator, cross, corner = self._operator.grown(rows)
         beta = self._solution.beta
         assert beta is not None
         shortfall = self.problem.targets[rows] - cross.T @ beta - self._solution.bias
@@ -120,9 +120,25 @@ class EqualitySystem:
         self._factor, self._solution = self._factor.append(
             slots, cross, corner, ridge, shortfall, self._solution
         )
-        self._repair_if_due()
+        self._rebuild_if_due()
 
-    def _repair_if_due(self) -> None:
+    def _rebuild_if_due(self) -> None:
         assert self._factor is not None
         if not self._factor.can_wait:
-            self._factor = self._factor.repaired()
+            raise np.linalg.LinAlgError("too many corrections wait: the factor is to be made anew")
+
+    def diag_inverse(self) -> FloatArray:
+        """Return the diagonal of the inverse of the bordered system, in the order of `rows`."""
+        assert self._factor is not None
+        return self._factor.diag_inverse()
+
+    def prepare_for_many(self) -> None:
+        """Turn the factor into an inverse, so that copies of the system can each take rows out of it."""
+        assert self._factor is not None
+        self._factor.inverse.invert()
+
+    def copy(self) -> EqualitySystem:
+        """Return a system that starts from this one; both may change as long as neither is repaired."""
+        other = EqualitySystem(self.problem)
+        other._operator, other._factor, other._solution = self._operator, self._factor, self._solution
+        return other

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squaresvm.factors import MomentsFactor
+from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.line_search import minimise_on_line
@@ -37,26 +37,34 @@ class Newton:
     ) -> Solution:
         """Return the solution of all columns of targets, one after the other."""
         limit = _MAX_ITER if max_iter is None else max_iter
-        columns = [problem.column(index) for index in range(problem.n_columns)]
-        return columns_of([_search(column, tol, limit) for column in columns])
+        Z = problem.operator.features
+        assert Z is not None
+        w, b = np.zeros((Z.shape[1], problem.n_columns)), np.zeros(problem.n_columns)
+        if start is not None:
+            b = start.bias
+            w = np.asarray(Z.T @ start.beta) if start.primal is None else start.primal
+        return columns_of(
+            [
+                _search(problem.column(index), w[:, [index]], b[[index]], tol, limit)
+                for index in range(problem.n_columns)
+            ]
+        )
 
 
-def _search(problem: Problem, tol: float, limit: int) -> Solution:
+def _search(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limit: int) -> Solution:
     Z = problem.operator.features
     assert Z is not None
-    w, b = np.zeros((Z.shape[1], 1)), np.zeros(1)
-    decision = np.zeros((Z.shape[0], 1))
+    decision = np.asarray(Z @ w) + b
     best, least = Solution(primal=w, bias=b), np.inf
     factor: MomentsFactor | None = None
     factored: IntArray | None = None
     for iteration in range(1, limit + 1):
-        beta = problem.costs[:, None] * problem.slack(decision)
         active = _active_rows(problem, decision)
         settled = factored is not None and np.array_equal(active, factored)
         if factor is None or not settled:
-            factor = MomentsFactor(Z[active], problem.costs[active], problem.bias)
-            factored = active
-        dw, db = factor.step(np.asarray(Z.T @ beta) - w, beta.sum(axis=0) - _pull(problem, b))
+            moments = Moments.of(Z[active], problem.costs[active], problem.targets[active])
+            factor, factored = MomentsFactor(moments, problem.bias), active
+        dw, db = factor.step(*problem.descent(Solution(primal=w, bias=b)))
         along = np.asarray(Z @ dw) + db
         t = _line_search(problem, w, b, dw, db, decision, along)
         w, b = w + t * dw, b + t * db

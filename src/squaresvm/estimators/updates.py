@@ -1,0 +1,161 @@
+"""Learning and forgetting rows: from one state to the next, which the estimator then swaps in whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from squaresvm.estimators import sums
+from squaresvm.estimators.state import State, encode, features, find_classes
+from squaresvm.estimators.steps import step_for
+from squaresvm.operators import StoredOperator
+from squaresvm.rows import Rows
+from squaresvm.typing import IntArray, Matrix
+
+__all__ = ["Update", "forget", "learn"]
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """A new state and what is to be said of it.
+
+    Parameters
+    ----------
+    state : State
+    residual : float
+        Scaled violation of the optimality conditions.
+    sampled : bool
+        Whether the residual is of some rows only.
+    refactored : bool
+        Whether the factor was made anew.
+    wipe : callable
+        To be called once the new state is in place: clears what the shared store holds of rows that left.
+    """
+
+    state: State
+    residual: float
+    sampled: bool = False
+    refactored: bool = False
+    wipe: Callable[[], None] = _nothing
+
+
+def forget(state: State, positions: IntArray) -> Update:
+    """Return the model without the rows at `positions`.
+
+    Parameters
+    ----------
+    state : State
+    positions : ndarray
+        Among the rows held, each once.
+
+    Returns
+    -------
+    Update
+
+    Raises
+    ------
+    ValueError
+        If no rows, or rows of one class only, would remain.
+    """
+    if positions.size >= state.rows.count:
+        raise ValueError("forgetting all rows would leave no model: discard the estimator instead")
+    rest = state.rows.without(positions)
+    inside = np.sort(positions[state.weights[positions] > 0])
+    if inside.size == 0:
+        # Rows of weight zero are no part of the problem.
+        return _without_effect(state, rest)
+    classes = _remaining_classes(state, rest, inside)
+    if sums.apply_to(state):
+        after, residual, sampled, refactored = sums.forget(state, inside, rest, classes)
+        return Update(after, residual, sampled, refactored)
+    keep = np.ones(state.held.size, dtype=bool)
+    keep[np.searchsorted(state.held, inside)] = False
+    step, unsolved = step_for(state), replace(state, rows=rest, classes=classes)
+    same = classes is state.classes
+    targets = state.problem.targets[keep] if same else encode(rest.y[unsolved.held], classes)
+    step.forget(keep, features(unsolved.rows, unsolved.held), targets, same)
+    operator, gone = state.problem.operator, np.flatnonzero(~keep)
+
+    def wipe() -> None:
+        if isinstance(operator, StoredOperator):
+            operator.clear(gone)
+
+    return _finished(unsolved, step, wipe)
+
+
+def learn(state: State, rows: Rows, added: Rows, kernel_values: Matrix | None) -> Update:
+    """Return the model with new rows.
+
+    Parameters
+    ----------
+    state : State
+    rows : Rows
+        Held and new ones.
+    added : Rows
+        The new ones alone.
+    kernel_values : ndarray or None
+        Of the new rows with all rows, held and new, where the kernel is precomputed.
+
+    Returns
+    -------
+    Update
+    """
+    settings = state.settings
+    weights = settings.row_weights(added.y, added.weights)
+    counts = weights > 0
+    if not counts.any():
+        return _without_effect(state, rows)
+    labels = added.y[counts]
+    classes = state.classes
+    if classes is not None and not np.isin(labels, classes).all():
+        classes = find_classes(np.concatenate([classes, labels]), settings)
+    if sums.apply_to(state):
+        after, residual, sampled, refactored = sums.learn(state, added, weights, rows, classes)
+        return Update(after, residual, sampled, refactored)
+    step, unsolved = step_for(state), replace(state, rows=rows, classes=classes)
+    same = classes is state.classes
+    targets = encode(rows.y[unsolved.held], classes)
+    X = (
+        features(unsolved.rows, unsolved.held)
+        if kernel_values is None
+        else kernel_values[counts][:, unsolved.held]
+    )
+    step.learn(X, weights[counts], targets, same)
+    return _finished(unsolved, step, _nothing)
+
+
+def _without_effect(state: State, rows: Rows) -> Update:
+    after = replace(state, rows=rows, operator=state.problem.operator)
+    return Update(after, after.certificate.residual)
+
+
+def _finished(unsolved: State, step: Any, wipe: Callable[[], None]) -> Update:
+    residual, sampled = step.check()
+    after = replace(unsolved, solution=step.solution, operator=step.problem.operator)
+    after.__dict__["problem"] = step.problem  # The cache of the property: it is at hand.
+    if after.settings.proximal:
+        _ = after.expansion  # Needs the store as it is now: later requests change it.
+    return Update(after, residual, sampled, step.refactored, wipe)
+
+
+def _remaining_classes(state: State, rest: Rows, inside: IntArray) -> np.ndarray[Any, Any] | None:
+    """Return the classes of the rows that stay: the very same array where none is lost."""
+    if state.classes is None:
+        return None
+    weights = state.settings.row_weights(rest.y, rest.weights)
+    at_risk = np.unique(state.rows.y[inside])
+    lost = [label for label in at_risk if not np.any((rest.y == label) & (weights > 0))]
+    if not lost:
+        return state.classes
+    left = state.classes[~np.isin(state.classes, lost)]
+    if left.size < 2:
+        which = f"one class only, {left.tolist()[0]!r}" if left.size else "weight zero only"
+        raise ValueError(f"forgetting these rows would leave rows of {which}: a classifier needs two classes")
+    return left

@@ -1,0 +1,196 @@
+"""The methods that learn and forget, for every estimator."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from squaresvm.estimators import updates
+from squaresvm.estimators.base import SquareSVM
+from squaresvm.estimators.state import State, warn_unless_converged
+from squaresvm.factors import CholeskyFactor
+from squaresvm.factors.slot_inverse import Form
+from squaresvm.leave_one_out import leave_one_out
+from squaresvm.receipt import Receipt
+from squaresvm.rows import Rows, canonical_csr
+from squaresvm.solution import Solution
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["Updating"]
+
+#: One request at a time changes the store that states of one model share. Few models are changed by several
+#: threads at once, so one lock for all of them is enough; predictions never take it.
+_REQUESTS = threading.RLock()
+
+
+class Updating(SquareSVM):
+    """Learning, forgetting and leaving one out; see :class:`squaresvm.LSSVC`."""
+
+    def learn(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        ids: Iterable[Hashable] | None = None,
+    ) -> Self:
+        """Add rows: the model equals a fit of all rows with the numbers resolved at `fit`.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (k, n)
+            With a precomputed kernel, kernel values of shape (k, held + k).
+        y : array-like of shape (k,)
+        sample_weight : array-like of shape (k,), optional
+        ids : iterable of hashables, optional
+            Required if the rows held have ids of their own, refused if they have arrival numbers.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with _REQUESTS:
+            state = self._state
+            X, y = self._check_new_rows(state, X, y)
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            named = state.rows.ids.extended(ids, y.shape[0])
+            precomputed = state.settings.kernel is None
+            base = np.empty((y.shape[0], 0)) if precomputed else X
+            added = Rows(base, y, weights, named)
+            rows = state.rows.joined(added)
+            self._swap(updates.learn(state, rows, added, X if precomputed else None))
+        return self
+
+    def _check_new_rows(self, state: State, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
+        if state.settings.kernel is not None:
+            X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules())
+            return self._like_held(state, canonical_csr(X)), np.array(self._check_targets(y))
+        # A precomputed kernel grows with the rows, so its width is not that of `fit`.
+        probe = self._copy()
+        X, y = validate_data(probe, X, y, **self._array_rules(), **self._target_rules())
+        X = X.toarray() if sp.issparse(X) else X
+        width = state.rows.count + X.shape[0]
+        if X.shape[1] != width:
+            raise ValueError(
+                f"{X.shape[0]} new rows of a precomputed kernel need {width} columns, one for each row held "
+                f"and each new one; got {X.shape[1]}"
+            )
+        corner = X[:, state.rows.count :]
+        if not np.allclose(corner, corner.T):
+            raise ValueError("the kernel values of the new rows with each other must be symmetric")
+        return X, np.array(self._check_targets(y))
+
+    @staticmethod
+    def _like_held(state: State, X: Matrix) -> Matrix:
+        """Return new rows dense or sparse, whichever the rows held are."""
+        if sp.issparse(state.rows.base):
+            return X if sp.issparse(X) else sp.csr_matrix(X)
+        return X.toarray() if sp.issparse(X) else X
+
+    def forget(self, ids: Iterable[Hashable]) -> Receipt:
+        """Remove rows: the model equals a fit of the remaining rows with the numbers resolved at `fit`.
+
+        Row, label, id and weight are gone at once. What the factor derived from them goes at its next
+        repair, which `flush`, pickling and saving bring about.
+
+        Parameters
+        ----------
+        ids : iterable of hashables
+            As in ``ids_``.
+
+        Returns
+        -------
+        Receipt
+
+        Raises
+        ------
+        KeyError
+            If a row is not held. Nothing has changed then.
+        ValueError
+            If an id is given twice, or if too few rows would remain. Nothing has changed then.
+        """
+        check_is_fitted(self)
+        start = time.perf_counter()
+        with _REQUESTS:
+            state = self._state
+            positions = state.rows.ids.positions(ids)
+            if positions.size == 0:
+                raise ValueError("no ids were given: there is nothing to forget")
+            names = tuple(state.rows.ids.values[positions].tolist())
+            update = updates.forget(state, positions)
+            self._swap(update)
+        lost: tuple[Hashable, ...] = ()
+        if state.classes is not None and update.state.classes is not state.classes:
+            assert update.state.classes is not None
+            lost = tuple(np.setdiff1d(state.classes, update.state.classes).tolist())
+        return Receipt(
+            ids=names,
+            remaining=update.state.rows.count,
+            residual=update.residual,
+            sampled=update.sampled,
+            refactored=update.refactored,
+            seconds=time.perf_counter() - start,
+            classes_gone=lost,
+        )
+
+    def _swap(self, update: updates.Update) -> None:
+        if not update.sampled:
+            warn_unless_converged(update.state)
+        self._state = update.state
+        if update.state.settings.kernel is None:
+            self.n_features_in_ = update.state.rows.count
+        update.wipe()
+
+    def flush(self) -> Self:
+        """Repair the factor now, so that nothing derived from forgotten rows is left in it.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with _REQUESTS:
+            state = self._state
+            factor, solution = state.solution.factor, state.solution
+            if isinstance(factor, CholeskyFactor) and factor.is_current and factor.signs.size:
+                # A Cholesky factor is cheaper to make anew than to invert for a few corrections.
+                inverted = factor.inverse.form is Form.INVERSE
+                repaired = factor.repaired() if inverted else factor.rebuilt()
+                solution = Solution(beta=solution.beta, bias=solution.bias, factor=repaired)
+            rows = state.rows.compact()
+            if solution is not state.solution or rows is not state.rows:
+                operator = state.operator if rows is state.rows else None
+                self._state = replace(state, solution=solution, rows=rows, operator=operator)
+        return self
+
+    def _loo(self) -> FloatArray:
+        """Return f at each row held, of the model without that row, of shape (rows, k)."""
+        check_is_fitted(self)
+        with _REQUESTS:
+            state = self._state
+            values = np.empty((state.rows.count, state.solution.bias.size))
+            values[state.held] = leave_one_out(state.problem, state.solution, state.settings.tol)
+            outside = np.setdiff1d(np.arange(state.rows.count), state.held)
+            if outside.size:
+                # Rows of weight zero are no part of the problem: the model is the one without them.
+                if state.settings.kernel is None:
+                    raise ValueError(
+                        "rows of weight zero of a precomputed kernel are not kept, so no value can be given "
+                        "for them; fit without them"
+                    )
+                values[outside] = state.decision(state.rows.take(outside))
+        return values
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: no factor, and nothing of rows that were forgotten."""
+        if self.__sklearn_is_fitted__():
+            self.flush()
+        return super().__getstate__()

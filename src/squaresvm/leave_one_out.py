@@ -1,0 +1,168 @@
+"""Leave-one-out values: f(x_i) of the model without row i, for all rows from one fit.
+
+For the squared loss, with N the inverse of the bordered matrix of the fit,
+
+    y_i - f^(-i)(x_i) = beta_i / N_ii                                                                    (1)
+
+exactly. For the squared hinge, (1) on the active set is exact where the set stays as it is without row i
+(`fixed_set`); it mostly does not, and then only a warm re-solve is exact (`leave_one_out`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.operators import ProximalOperator
+from squaresvm.operators.blocks import row_blocks
+from squaresvm.problem import Loss, Problem
+from squaresvm.solution import Solution
+from squaresvm.solvers.active_set import resolve_without
+from squaresvm.solvers.equalities import EqualitySystem
+from squaresvm.typing import FloatArray
+
+__all__ = ["fixed_set", "leave_one_out"]
+
+
+def leave_one_out(problem: Problem, solution: Solution, tol: float) -> FloatArray:
+    """Return f(x_i) of the model without row i, exactly.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+        Its optimum.
+    tol : float
+        Bound on the residual of the re-solves that the squared hinge needs.
+
+    Returns
+    -------
+    ndarray of shape (m, k)
+    """
+    if problem.n_rows < 2:
+        raise ValueError("leaving one row out needs at least two rows of positive weight")
+    if problem.loss is Loss.SQUARED_HINGE:
+        return _by_column(problem, solution, lambda column, start: _resolved(column, start, tol))
+    if isinstance(problem.operator, ProximalOperator):
+        return _without_landmark(problem, solution)
+    beta = problem.multipliers(solution)
+    return problem.targets - beta / _diag_inverse(problem, solution)[:, None]
+
+
+def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
+    """Return f(x_i) of the model without row i, with the active set held fixed for the squared hinge.
+
+    Exact for the squared loss; for the squared hinge exact where the set stays, and good enough for
+    calibration elsewhere.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+
+    Returns
+    -------
+    ndarray of shape (m, k)
+    """
+    if problem.loss is Loss.SQUARED:
+        return leave_one_out(problem, solution, 1.0)
+    return _by_column(problem, solution, lambda column, start: _fixed(column, start)[0])
+
+
+def _by_column(problem: Problem, solution: Solution, values: object) -> FloatArray:
+    beta = problem.multipliers(solution)
+    columns = []
+    for index in range(problem.n_columns):
+        start = Solution(beta=beta[:, [index]], bias=solution.bias[[index]])
+        columns.append(values(problem.column(index), start))  # type: ignore[operator]
+    return np.column_stack(columns)
+
+
+def _diag_inverse(problem: Problem, solution: Solution) -> FloatArray:
+    """Return the diagonal of N, rows only."""
+    Z, factor = problem.operator.features, solution.factor
+    if Z is None:
+        if not isinstance(factor, CholeskyFactor) or not factor.is_current:
+            factor = _factor(problem)
+        return factor.diag_inverse()
+    if not isinstance(factor, MomentsFactor):
+        factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
+    return problem.costs * (1.0 - problem.costs * factor.leverage(Z))
+
+
+def _factor(problem: Problem) -> CholeskyFactor:
+    operator = problem.operator
+    return CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
+
+
+def _fixed(problem: Problem, start: Solution) -> tuple[FloatArray, EqualitySystem | None]:
+    """Return the values of one column with the set fixed, and the system of the set."""
+    values = problem.decision(start)[:, 0]
+    assert start.beta is not None
+    active = start.beta[:, 0] != 0.0
+    if not active.any():
+        return values, None
+    system = EqualitySystem(problem)
+    beta, _ = system.solve(active, float(start.bias[0]))
+    diagonal = system.diag_inverse()
+    rows = system.rows
+    # A set of one row with a free bias has nothing left without it: the others do not move.
+    usable = diagonal > 0
+    rows, diagonal = rows[usable], diagonal[usable]
+    values[rows] = problem.targets[rows, 0] - beta[rows] / diagonal
+    return values, system
+
+
+def _resolved(problem: Problem, start: Solution, tol: float) -> FloatArray:
+    """Return the values of one column, exactly: by a warm re-solve for each row of the active set."""
+    values, system = _fixed(problem, start)
+    if system is None:
+        return values
+    system.prepare_for_many()
+    for row in system.rows.tolist():
+        values[row] = resolve_without(problem, row, system, start, tol)
+    return values
+
+
+def _without_landmark(problem: Problem, solution: Solution) -> FloatArray:
+    """Return the values of the nonlinear proximal SVM, where row i is a landmark too.
+
+    After (1), H of the others loses w_i v v' with v = K[rest, i]; by the Woodbury identity
+
+        s'' = s' + N'v (v's') / (1/w_i - v'N'v),    N' = N - N_i N_i' / N_ii                               (2)
+    """
+    operator, beta = problem.operator, solution.beta
+    assert isinstance(operator, ProximalOperator)
+    assert beta is not None
+    factor = solution.factor
+    if not isinstance(factor, CholeskyFactor) or not factor.is_current:
+        factor = _factor(problem)
+    m = problem.n_rows
+    everyone, values = np.arange(m), np.empty_like(beta)
+    for part in row_blocks(m, m):
+        own = everyone[part]
+        place = (own, np.arange(own.size))
+        unit = np.zeros((m, own.size))
+        unit[place] = 1.0
+        n, n_border = factor.bordered(unit)
+        pivot = n[place]
+        v = operator.inner.block(everyone, own)
+        weight = operator.weights[own]
+        to_landmarks = operator.matmul(unit) - weight * v[place] * v
+        to_landmarks[place] = 0.0
+        v[place] = 0.0
+        nv, nv_border = factor.bordered(v)
+        nv_own = nv[place]
+        bent = nv - n * (nv_own / pivot)
+        bent_border = nv_border - n_border * (nv_own / pivot)
+        bent[place] = 0.0
+        room = 1.0 / weight - np.einsum("ij,ij->j", v, bent)
+        for column in range(beta.shape[1]):
+            lead = beta[own, column] / pivot
+            s = beta[:, [column]] - n * lead
+            s[place] = 0.0
+            b = solution.bias[column] - n_border * lead
+            pull = np.einsum("ij,ij->j", v, s) / room
+            s += bent * pull
+            values[own, column] = np.einsum("ij,ij->j", to_landmarks, s) + b + bent_border * pull
+    return values
