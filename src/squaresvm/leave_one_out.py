@@ -10,16 +10,19 @@ exactly. For the squared hinge, (1) on the active set is exact where the set sta
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
-from squaresvm.operators import ProximalOperator
+from squaresvm.operators import LinearOperator, ProximalOperator
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import resolve_without
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.typing import FloatArray
+from squaresvm.solvers.newton import Newton
+from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["fixed_set", "leave_one_out"]
 
@@ -65,16 +68,19 @@ def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
     ndarray of shape (m, k)
     """
     if problem.loss is Loss.SQUARED:
-        return leave_one_out(problem, solution, 1.0)
-    return _by_column(problem, solution, lambda column, start: _fixed(column, start)[0])
+        return leave_one_out(problem, solution, tol=1.0)
+    return _by_column(problem, solution, _fixed)
 
 
-def _by_column(problem: Problem, solution: Solution, values: object) -> FloatArray:
-    beta = problem.multipliers(solution)
+def _by_column(
+    problem: Problem, solution: Solution, values: Callable[[Problem, Solution], FloatArray]
+) -> FloatArray:
+    beta, w = problem.multipliers(solution), solution.primal
     columns = []
     for index in range(problem.n_columns):
-        start = Solution(beta=beta[:, [index]], bias=solution.bias[[index]])
-        columns.append(values(problem.column(index), start))  # type: ignore[operator]
+        primal = None if w is None else w[:, [index]]
+        start = Solution(beta=beta[:, [index]], primal=primal, bias=solution.bias[[index]])
+        columns.append(values(problem.column(index), start))
     return np.column_stack(columns)
 
 
@@ -95,33 +101,60 @@ def _factor(problem: Problem) -> CholeskyFactor:
     return CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
 
 
-def _fixed(problem: Problem, start: Solution) -> tuple[FloatArray, EqualitySystem | None]:
-    """Return the values of one column with the set fixed, and the system of the set."""
+def _fixed(problem: Problem, start: Solution) -> FloatArray:
+    """Return the values of one column with the set fixed."""
     values = problem.decision(start)[:, 0]
     assert start.beta is not None
     active = start.beta[:, 0] != 0.0
     if not active.any():
-        return values, None
-    system = EqualitySystem(problem)
-    beta, _ = system.solve(active, float(start.bias[0]))
-    diagonal = system.diag_inverse()
-    rows = system.rows
-    # A set of one row with a free bias has nothing left without it: the others do not move.
+        return values
+    rows, diagonal = np.flatnonzero(active), _set_diag_inverse(problem, active)
+    # A set of one row with a free bias has nothing left without it: f stays as it is.
     usable = diagonal > 0
     rows, diagonal = rows[usable], diagonal[usable]
-    values[rows] = problem.targets[rows, 0] - beta[rows] / diagonal
-    return values, system
+    values[rows] = problem.targets[rows, 0] - start.beta[rows, 0] / diagonal
+    return values
+
+
+def _set_diag_inverse(problem: Problem, active: BoolArray) -> FloatArray:
+    """Return the diagonal of N of the active rows alone."""
+    Z = problem.operator.features
+    if Z is None:
+        system = EqualitySystem(problem)
+        system.solve(active, 0.0)
+        return system.diag_inverse()
+    costs = problem.costs[active]
+    factor = MomentsFactor(Moments.of(Z[active], costs, problem.targets[active]), problem.bias)
+    return costs * (1.0 - costs * factor.leverage(Z[active]))
 
 
 def _resolved(problem: Problem, start: Solution, tol: float) -> FloatArray:
     """Return the values of one column, exactly: by a warm re-solve for each row of the active set."""
-    values, system = _fixed(problem, start)
-    if system is None:
-        return values
-    system.prepare_for_many()
-    for row in system.rows.tolist():
-        values[row] = resolve_without(problem, row, system, start, tol)
+    values = problem.decision(start)[:, 0]
+    assert start.beta is not None
+    active = start.beta[:, 0] != 0.0
+    if problem.operator.features is not None:
+        for row in np.flatnonzero(active):
+            values[row] = _resolved_linear(problem, int(row), start, tol)
+    elif active.any():
+        system = EqualitySystem(problem)
+        system.solve(active, 0.0)
+        system.prepare_for_many()
+        for row in system.rows.tolist():
+            values[row] = resolve_without(problem, row, system, start, tol)
     return values
+
+
+def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) -> float:
+    Z = problem.operator.features
+    others = np.ones(problem.n_rows, dtype=bool)
+    others[row] = False
+    rest = Problem(
+        LinearOperator(Z[others]), problem.targets[others], problem.costs[others], problem.loss, problem.bias
+    )
+    begin = Solution(primal=start.primal, bias=start.bias) if start.primal is not None else None
+    solved = Newton().solve(rest, tol=tol, max_iter=None, start=begin)
+    return float(np.asarray(Z[[row]] @ solved.primal)[0, 0] + solved.bias[0])
 
 
 def _without_landmark(problem: Problem, solution: Solution) -> FloatArray:

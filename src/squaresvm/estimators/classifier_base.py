@@ -10,10 +10,14 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
+from squaresvm.calibration import Calibration
 from squaresvm.estimators.parameters import check_positive
+from squaresvm.estimators.state import State
 from squaresvm.estimators.updating import Updating
 from squaresvm.kernels import KernelFunction
+from squaresvm.leave_one_out import fixed_set
 from squaresvm.rows import Rows
 from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray
@@ -133,6 +137,36 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         ndarray of shape (rows,)
         """
         return self._labels(self._decision(X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return calibrated probabilities, a column a class; the largest is always that of `predict`.
+
+        Calibrated on leave-one-out decision values when first asked for: exact ones for the squared loss,
+        those of a fixed active set for the squared hinge. See :mod:`squaresvm.calibration`.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (rows, n)
+
+        Returns
+        -------
+        ndarray of shape (rows, n_classes)
+        """
+        check_is_fitted(self)
+        state = self._state
+        return self._calibration(state).probabilities(self._decision(X))
+
+    def _calibration(self, state: State) -> Calibration:
+        """Return the calibration of a state, computed once."""
+        found: Calibration | None = state.__dict__.get("calibration")
+        if found is None:
+            assert state.classes is not None
+            with self._requests():
+                values = fixed_set(state.problem, state.solution)
+            codes = np.searchsorted(state.classes, state.rows.y[state.held])
+            found = Calibration.fit(values, codes, state.weights[state.held])
+            state.__dict__["calibration"] = found
+        return found
 
     def partial_fit(
         self,

@@ -174,8 +174,8 @@ class State:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what can be computed again; a precomputed K is kept."""
-        names = ("rows", "settings", "classes", "solution", "solver", "reason")
-        kept = {name: self.__dict__[name] for name in names}
+        names = ("rows", "settings", "classes", "solution", "solver", "reason", "calibration")
+        kept = {name: self.__dict__[name] for name in names if name in self.__dict__}
         operator = self.operator if self.settings.kernel is None else None
         return {**kept, "operator": operator, "requests": 0}
 

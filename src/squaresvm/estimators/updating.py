@@ -34,6 +34,11 @@ _REQUESTS = threading.RLock()
 class Updating(SquareSVM):
     """Learning, forgetting and leaving one out; see :class:`squaresvm.LSSVC`."""
 
+    @staticmethod
+    def _requests() -> threading.RLock:
+        """Return the lock that whoever reads or changes a shared store holds."""
+        return _REQUESTS
+
     def learn(
         self,
         X: Any,

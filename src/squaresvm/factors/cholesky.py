@@ -197,8 +197,9 @@ class CholeskyFactor:
             beta=(beta - bordered @ pivots)[keep], bias=solution.bias - beside @ pivots, factor=None
         )
         root = scipy.linalg.cholesky(columns[gone], lower=True)
-        correction = scipy.linalg.solve_triangular(root, columns.T, lower=True).T
-        shrunk = ones - correction @ scipy.linalg.solve_triangular(root, ones[gone], lower=True)
+        inverse_root = _triangular_inverse(root)
+        correction = columns @ inverse_root.T
+        shrunk = ones - correction @ (inverse_root @ ones[gone])
         shrunk[gone] = 0.0
         factor = replace(self, slots=self.slots[keep], ones=shrunk)._correct(correction, -1.0)
         return factor, replace(left, factor=factor)
@@ -250,7 +251,7 @@ class CholeskyFactor:
             self.inverse.extend(by_slot[: self.inverse.size], corner)
         else:
             v[slots] -= np.eye(slots.size)
-            correction = scipy.linalg.solve_triangular(root, v.T, lower=True).T
+            correction = v @ _triangular_inverse(root).T
             factor = factor._correct(correction, 1.0)
         joined = np.vstack([beta - old @ new, new])
         return factor, Solution(beta=joined, bias=solution.bias + beside @ new, factor=factor)
@@ -299,7 +300,7 @@ class CholeskyFactor:
         moved = np.linalg.solve(bordered, vectors.T @ beta)
         sign = float(np.sign(scale[0]))
         root = scipy.linalg.cholesky(sign * inner, lower=True)
-        correction = scipy.linalg.solve_triangular(root, v.T, lower=True).T
+        correction = v @ _triangular_inverse(root).T
         shrunk = self.ones - v @ np.linalg.solve(inner, pull)
         factor = replace(self, ones=shrunk)._correct(correction, -sign)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
@@ -333,6 +334,12 @@ class CholeskyFactor:
         """Return a view of a factor made anew from K."""
         self.inverse.factorise(self.ridge, _mask(self.slots, self.size))
         return replace(self, version=self.inverse.version, signs=np.empty(0))._with_ones()
+
+
+def _triangular_inverse(root: FloatArray) -> FloatArray:
+    """Return the inverse of a small triangular matrix: many columns of it are wanted at once."""
+    inverse: FloatArray = scipy.linalg.solve_triangular(root, np.eye(root.shape[0]), lower=True)
+    return inverse
 
 
 def _mask(slots: IntArray, size: int) -> BoolArray:
