@@ -6,6 +6,7 @@ from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 from squaresvm.receipt import Receipt
 from squaresvm.solution import Certificate, Status
+from squaresvm.window import Window
 
 __all__ = [
     "LSSVC",
@@ -17,5 +18,6 @@ __all__ = [
     "Receipt",
     "RelaxedLSSVC",
     "Status",
+    "Window",
     "__version__",
 ]

@@ -68,7 +68,7 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
     --------
     >>> import numpy as np
     >>> X = np.array([[0.0, 2.0], [4.0, 2.0]])
-    >>> float(scale_gamma(X, np.ones(2))) == 1 / (2 * X.var())
+    >>> scale_gamma(X, np.ones(2)) == float(1 / (2 * X.var()))
     True
     """
     share = weights / weights.sum()

@@ -147,6 +147,7 @@ def _resolved(problem: Problem, start: Solution, tol: float) -> FloatArray:
 
 def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) -> float:
     Z = problem.operator.features
+    assert Z is not None
     others = np.ones(problem.n_rows, dtype=bool)
     others[row] = False
     rest = Problem(

@@ -17,7 +17,6 @@ from squaresvm.estimators import updates
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.state import State, warn_unless_converged
 from squaresvm.factors import CholeskyFactor
-from squaresvm.factors.slot_inverse import Form
 from squaresvm.leave_one_out import leave_one_out
 from squaresvm.receipt import Receipt
 from squaresvm.rows import Rows, canonical_csr
@@ -165,11 +164,10 @@ class Updating(SquareSVM):
         with _REQUESTS:
             state = self._state
             factor, solution = state.solution.factor, state.solution
-            if isinstance(factor, CholeskyFactor) and factor.is_current and factor.signs.size:
-                # A Cholesky factor is cheaper to make anew than to invert for a few corrections.
-                inverted = factor.inverse.form is Form.INVERSE
-                repaired = factor.repaired() if inverted else factor.rebuilt()
-                solution = Solution(beta=solution.beta, bias=solution.bias, factor=repaired)
+            if isinstance(factor, CholeskyFactor) and factor.is_current:
+                wiped = factor.wiped()
+                if wiped is not factor:
+                    solution = Solution(beta=solution.beta, bias=solution.bias, factor=wiped)
             rows = state.rows.compact()
             if solution is not state.solution or rows is not state.rows:
                 operator = state.operator if rows is state.rows else None

@@ -35,6 +35,8 @@ class CholeskyFactor:
     inverse : SlotInverse
     version : int
         The inverse's, when this view was made.
+    extent : int
+        Slots, from the first on, that the inverse's room stands for; later ones live in corrections.
     slots : ndarray of shape (m,)
         Where the rows are.
     ridge : ndarray of shape (size,)
@@ -44,15 +46,19 @@ class CholeskyFactor:
         u, a slot each; zero in empty slots.
     signs : ndarray of shape (pending,)
         Of the columns of corrections that this view counts.
+    is_shifted : bool
+        Whether H is no longer what the store's K says, so that it cannot be factored anew from there.
     """
 
     inverse: SlotInverse
     version: int
+    extent: int
     slots: IntArray
     ridge: FloatArray
     bias: Bias
     ones: FloatArray
     signs: FloatArray
+    is_shifted: bool = False
 
     @classmethod
     def build(cls, store: KernelStore, slots: IntArray, ridge: FloatArray, bias: Bias) -> CholeskyFactor:
@@ -61,7 +67,7 @@ class CholeskyFactor:
         by_slot[slots] = ridge
         inverse = SlotInverse(store)
         inverse.factorise(by_slot, _mask(slots, store.size))
-        bare = cls(inverse, inverse.version, slots, by_slot, bias, by_slot, np.empty(0))
+        bare = cls(inverse, inverse.version, store.size, slots, by_slot, bias, by_slot, np.empty(0))
         return bare._with_ones()
 
     def _with_ones(self) -> CholeskyFactor:
@@ -76,7 +82,9 @@ class CholeskyFactor:
     @property
     def is_current(self) -> bool:
         """Whether the shared inverse still is what this view was made from."""
-        return self.version == self.inverse.version and self.inverse.form is not Form.NOTHING
+        inverse = self.inverse
+        fits = self.version == inverse.version and inverse.form is not Form.NOTHING
+        return fits and inverse.covers(self.extent)
 
     @property
     def jitter(self) -> float:
@@ -96,7 +104,7 @@ class CholeskyFactor:
 
     def _inner(self, rhs: FloatArray) -> FloatArray:
         """Return N0 rhs, by slots; what stands in empty slots is of no meaning."""
-        out = self.inverse.solve(rhs)
+        out = self.inverse.solve(rhs, self.extent)
         if self.signs.size:
             pending = self._pending
             out += pending @ (self.signs[:, None] * (pending.T @ rhs))
@@ -106,7 +114,7 @@ class CholeskyFactor:
 
     def _columns(self, slots: IntArray) -> FloatArray:
         """Return columns of N0, by slots."""
-        out = self.inverse.columns(slots, self.size)
+        out = self.inverse.columns(slots, self.size, self.extent)
         if self.signs.size:
             pending = self._pending
             out += pending @ (self.signs[:, None] * pending[slots].T)
@@ -164,7 +172,7 @@ class CholeskyFactor:
     def diag_inverse(self) -> FloatArray:
         """Return the diagonal of N, rows only."""
         diagonal = np.zeros(self.size)
-        diagonal[: self.inverse.size] = self.inverse.diagonal()
+        diagonal[: self.extent] = self.inverse.diagonal(self.extent)
         if self.signs.size:
             diagonal += self._pending**2 @ self.signs
         if not self.bias.is_absent:
@@ -180,7 +188,7 @@ class CholeskyFactor:
 
         for s = (beta, b), and N0 loses the same rank: both from the columns of N0 at R alone.
         """
-        self.inverse.serve()
+        self.inverse.serve(self.extent)
         gone = self.slots[positions]
         keep = np.ones(self.slots.size, dtype=bool)
         keep[positions] = False
@@ -248,7 +256,8 @@ class CholeskyFactor:
         ones[slots] = fresh
         factor = replace(grown, slots=np.concatenate([self.slots, slots]), ones=ones)
         if self._extends(slots):
-            self.inverse.extend(by_slot[: self.inverse.size], corner)
+            self.inverse.extend(by_slot[: self.extent], corner, self.extent)
+            factor = replace(factor, extent=factor.size)
         else:
             v[slots] -= np.eye(slots.size)
             correction = v @ _triangular_inverse(root).T
@@ -267,8 +276,7 @@ class CholeskyFactor:
 
     def _extends(self, slots: IntArray) -> bool:
         """Return whether rows in `slots` can simply be appended to a Cholesky factor."""
-        size = self.inverse.size
-        behind = np.array_equal(slots, np.arange(size, size + slots.size))
+        behind = np.array_equal(slots, np.arange(self.extent, self.extent + slots.size))
         return behind and self.inverse.form is Form.CHOLESKY and self.signs.size == 0
 
     def shifted(
@@ -302,7 +310,7 @@ class CholeskyFactor:
         root = scipy.linalg.cholesky(sign * inner, lower=True)
         correction = v @ _triangular_inverse(root).T
         shrunk = self.ones - v @ np.linalg.solve(inner, pull)
-        factor = replace(self, ones=shrunk)._correct(correction, -sign)
+        factor = replace(self, ones=shrunk, is_shifted=True)._correct(correction, -sign)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
 
     def _correct(self, columns: FloatArray, sign: float) -> CholeskyFactor:
@@ -327,13 +335,39 @@ class CholeskyFactor:
     def repaired(self) -> CholeskyFactor:
         """Return a view after the corrections have been worked into the shared inverse."""
         alive = _mask(self.slots, self.size)
-        self.inverse.repair(self._pending, self.signs, alive)
-        return replace(self, version=self.inverse.version, signs=np.empty(0))._with_ones()
+        self.inverse.repair(self._pending, self.signs, alive, self.extent)
+        return self._anew()
 
     def rebuilt(self) -> CholeskyFactor:
         """Return a view of a factor made anew from K."""
-        self.inverse.factorise(self.ridge, _mask(self.slots, self.size))
-        return replace(self, version=self.inverse.version, signs=np.empty(0))._with_ones()
+        if self.is_shifted:
+            raise ValueError(
+                "H was shifted, so the store's K is not its own: build a factor of another store"
+            )
+        size = self.inverse.store.size
+        ridge = np.ones(size)
+        ridge[: self.size] = self.ridge
+        self.inverse.factorise(ridge, _mask(self.slots, size))
+        return replace(self, ridge=ridge)._anew()
+
+    def wiped(self) -> CholeskyFactor:
+        """Return a view after everything that stems from rows that left has been overwritten."""
+        if self.signs.size == 0:
+            return self
+        # A Cholesky factor is cheaper to make anew than to invert for the sake of a few corrections.
+        anew = self.inverse.form is Form.CHOLESKY and not self.is_shifted
+        return self.rebuilt() if anew else self.repaired()
+
+    def _anew(self) -> CholeskyFactor:
+        """Return the view that no corrections are needed for."""
+        version, none = self.inverse.version, np.empty(0)
+        return replace(self, version=version, extent=self.size, signs=none)._with_ones()
+
+    def inverted(self) -> CholeskyFactor:
+        """Return this view with the inverse itself in the room, of which columns are there to read."""
+        if self.inverse.form is Form.CHOLESKY:
+            self.inverse.invert(self.extent)
+        return self
 
 
 def _triangular_inverse(root: FloatArray) -> FloatArray:

@@ -44,6 +44,8 @@ class SlotInverse:
 
     Attributes
     ----------
+    size : int
+        Slots that the room covers. A Cholesky factor serves any leading part of them as well.
     form : Form
         NOTHING while a repair is under way; after an interrupted one that stays, and whoever needs the
         factor builds it anew from K.
@@ -62,9 +64,9 @@ class SlotInverse:
         self._served = 0
         self.pending = np.empty((0, 2 * PENDING_LIMIT), order="F")
 
-    @property
-    def _room(self) -> FloatArray:
-        return self.store.room(self.size)
+    def covers(self, extent: int) -> bool:
+        """Return whether the room stands for the inverse over the first `extent` slots."""
+        return extent <= self.size if self.form is Form.CHOLESKY else extent == self.size
 
     def factorise(self, ridge: FloatArray, alive: BoolArray) -> None:
         """Factor K + diag(ridge) anew; empty slots become rows of the identity."""
@@ -84,60 +86,65 @@ class SlotInverse:
         self._served = 0
         self.form = Form.CHOLESKY
 
-    def solve(self, rhs: FloatArray) -> FloatArray:
-        """Return what the room stands for, times rhs; zero in slots that came later."""
+    def solve(self, rhs: FloatArray, extent: int) -> FloatArray:
+        """Return what the room stands for over `extent` slots, times rhs; zero in slots behind them."""
+        room = self.store.room(extent)
         out = np.zeros(rhs.shape, order="F")
         if self.form is Form.INVERSE:
-            out[: self.size] = symmetric_product(self._room, rhs[: self.size], lower=True)
+            out[:extent] = symmetric_product(room, rhs[:extent], lower=True)
             return out
-        part = np.array(rhs[: self.size], order="F")
-        solve_triangular_in_place(self._room, part)
-        solve_triangular_in_place(self._room, part, transpose=True)
-        out[: self.size] = part
+        part = np.array(rhs[:extent], order="F")
+        solve_triangular_in_place(room, part)
+        solve_triangular_in_place(room, part, transpose=True)
+        out[:extent] = part
         return out
 
-    def columns(self, slots: IntArray, size: int) -> FloatArray:
-        """Return columns of what the room stands for, of shape (size, k)."""
+    def columns(self, slots: IntArray, size: int, extent: int) -> FloatArray:
+        """Return columns of what the room stands for over `extent` slots, of shape (size, k)."""
         out = np.zeros((size, slots.size), order="F")
+        within = np.flatnonzero(slots < extent)
         if self.form is Form.INVERSE:
-            for position, slot in enumerate(slots):
-                if slot < self.size:
-                    out[:slot, position] = self._room[slot, :slot]
-                    out[slot : self.size, position] = self._room[slot:, slot]
+            room = self.store.room(extent)
+            for position in within:
+                slot = slots[position]
+                out[:slot, position] = room[slot, :slot]
+                out[slot:extent, position] = room[slot:, slot]
             return out
-        within = slots < self.size
-        out[slots[within], np.flatnonzero(within)] = 1.0
-        return self.solve(out)
+        out[slots[within], within] = 1.0
+        return self.solve(out, extent)
 
-    def serve(self) -> None:
+    def serve(self, extent: int) -> None:
         """Note a request; invert the Cholesky factor once they have become many."""
         self._served += 1
         if self.form is Form.CHOLESKY and self._served > _PATIENCE:
-            self.invert()
+            self.invert(extent)
 
-    def invert(self) -> None:
+    def invert(self, extent: int) -> None:
         """Turn the Cholesky factor into the inverse, in place. What it stands for stays the same."""
         self.form = Form.NOTHING
-        invert_cholesky_in_place(self._room)
-        self.form = Form.INVERSE
+        invert_cholesky_in_place(self.store.room(extent))
+        self.form, self.size = Form.INVERSE, extent
 
-    def extend(self, cross: FloatArray, corner: FloatArray) -> None:
-        """Append rows to the Cholesky factor: H grows by `cross` (size, q) and `corner` (q, q)."""
+    def extend(self, cross: FloatArray, corner: FloatArray, extent: int) -> None:
+        """Append rows behind `extent` slots of the Cholesky factor.
+
+        H grows by `cross` of shape (extent, q) and `corner` of shape (q, q).
+        """
         rows = np.array(cross, order="F")
-        solve_triangular_in_place(self._room, rows)
+        solve_triangular_in_place(self.store.room(extent), rows)
         below = np.asfortranarray(corner - rows.T @ rows)
         cholesky_in_place(below)
-        size = self.size + corner.shape[0]
+        size = extent + corner.shape[0]
         room = self.store.room(size)
-        room[self.size :, : self.size] = rows.T
+        room[extent:, :extent] = rows.T
         lower = np.tril_indices(corner.shape[0])
-        room[self.size :, self.size :][lower] = below[lower]
+        room[extent:, extent:][lower] = below[lower]
         self.size = size
 
-    def repair(self, columns: FloatArray, signs: FloatArray, alive: BoolArray) -> None:
+    def repair(self, columns: FloatArray, signs: FloatArray, alive: BoolArray, extent: int) -> None:
         """Work corrections into the inverse, all at once, and wipe the slots that are empty."""
         if self.form is Form.CHOLESKY:
-            self.invert()
+            self.invert(extent)
         self.form = Form.NOTHING
         self.version += 1
         size = alive.size
@@ -154,20 +161,21 @@ class SlotInverse:
         self.pending[:] = 0.0
         self.form = Form.INVERSE
 
-    def diagonal(self) -> FloatArray:
-        """Return the diagonal of what the room stands for.
+    def diagonal(self, extent: int) -> FloatArray:
+        """Return the diagonal of what the room stands for over `extent` slots.
 
         From a Cholesky factor, (inv H)_ii is the squared norm of column i of inv(L), which starts at row i:
         blocks of columns need no second m x m matrix.
         """
+        room = self.store.room(extent)
         if self.form is Form.INVERSE:
-            return np.diagonal(self._room).copy()
-        diagonal = np.empty(self.size)
-        for columns in row_blocks(self.size, self.size):
+            return np.diagonal(room).copy()
+        diagonal = np.empty(extent)
+        for columns in row_blocks(extent, extent):
             start, count = columns.start, columns.stop - columns.start
-            unit = np.zeros((self.size - start, count), order="F")
+            unit = np.zeros((extent - start, count), order="F")
             unit[np.diag_indices(count)] = 1.0
-            solve_triangular_in_place(self._room[start:, start:], unit)
+            solve_triangular_in_place(room[start:, start:], unit)
             diagonal[columns] = np.einsum("ij,ij->j", unit, unit)
         return diagonal
 

@@ -135,7 +135,7 @@ class EqualitySystem:
     def prepare_for_many(self) -> None:
         """Turn the factor into an inverse, so that copies of the system can each take rows out of it."""
         assert self._factor is not None
-        self._factor.inverse.invert()
+        self._factor = self._factor.inverted()
 
     def copy(self) -> EqualitySystem:
         """Return a system that starts from this one; both may change as long as neither is repaired."""

@@ -1,0 +1,82 @@
+"""What a solver tells while it runs, and how a caller stops it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["Callback", "Monitor", "Progress"]
+
+
+class Progress(NamedTuple):
+    """Where a solver stands after an iteration.
+
+    Parameters
+    ----------
+    iteration : int
+        Counted from 1, anew for each column of targets.
+    objective : float
+        Primal objective of the iterate.
+    residual : float
+        Residual of the iterate, as the certificate measures it, in the solver's own arithmetic.
+    seconds : float
+        Since the solver started.
+    balance : float
+        1'beta, that is lambda'y of the papers: what a free bias asks to vanish.
+    column : int
+        Which column of targets.
+    """
+
+    iteration: int
+    objective: float
+    residual: float
+    seconds: float
+    balance: float
+    column: int
+
+
+#: Called after each iteration; the solver stops where it returns True.
+Callback: TypeAlias = Callable[[Progress], bool | None]
+
+
+class Monitor:
+    """Keeps the trace where one was asked for, and asks the callback whether to stop.
+
+    Parameters
+    ----------
+    callback : callable, optional
+    trace : bool, default=False
+
+    Attributes
+    ----------
+    stopped : bool
+        Whether the callback has asked to stop.
+    """
+
+    def __init__(self, callback: Callback | None = None, trace: bool = False) -> None:
+        self.stopped = False
+        self.column = 0
+        self._callback = callback
+        self._kept: list[Progress] | None = [] if trace else None
+        self._started = time.perf_counter()
+
+    @property
+    def listens(self) -> bool:
+        """Whether anybody wants to know: else objectives need not be computed."""
+        return self._callback is not None or self._kept is not None
+
+    @property
+    def trace(self) -> tuple[Progress, ...] | None:
+        """What was told so far; None where no trace was asked for."""
+        return None if self._kept is None else tuple(self._kept)
+
+    def tell(self, iteration: int, objective: float, residual: float, balance: float = 0.0) -> bool:
+        """Note an iteration; return whether to stop."""
+        seconds = time.perf_counter() - self._started
+        progress = Progress(iteration, objective, residual, seconds, balance, self.column)
+        if self._kept is not None:
+            self._kept.append(progress)
+        if self._callback is not None and self._callback(progress):
+            self.stopped = True
+        return self.stopped
