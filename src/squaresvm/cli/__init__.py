@@ -1,0 +1,19 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; say which extra is missing where Typer is."""
+    try:
+        from squaresvm.cli.app import app
+    except ModuleNotFoundError as error:
+        print(
+            f"squaresvm: the command line needs {error.name}: pip install 'squaresvm[cli]'", file=sys.stderr
+        )
+        raise SystemExit(2) from None
+    app()
