@@ -7,11 +7,15 @@ from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.direct import Direct
 from squaresvm.solvers.newton import Newton
+from squaresvm.solvers.sesqui_smo import SesquiSmo
+from squaresvm.solvers.two_smo import TwoSmo
 
 __all__ = ["SOLVERS", "choose"]
 
 #: Solvers by the name that ``solver=`` takes.
-SOLVERS: dict[str, Solver] = {solver.name: solver for solver in (Direct(), ActiveSet(), Newton())}
+SOLVERS: dict[str, Solver] = {
+    solver.name: solver for solver in (Direct(), TwoSmo(), SesquiSmo(), ActiveSet(), Newton())
+}
 
 
 def choose(problem: Problem, requested: str | Solver) -> tuple[Solver, str]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -246,9 +247,10 @@ class Problem:
 
     def objective(self, solution: Solution) -> FloatArray:
         """Return the primal objective of each column, of shape (k,)."""
-        return self._objective(solution, self.decision(solution))
+        return self.objective_at(solution, self.decision(solution))
 
-    def _objective(self, solution: Solution, decision: FloatArray) -> FloatArray:
+    def objective_at(self, solution: Solution, decision: FloatArray) -> FloatArray:
+        """Return the primal objective of each column, given f at all rows."""
         if solution.primal is not None:
             norm = np.square(solution.primal).sum(axis=0)
         else:
@@ -337,7 +339,7 @@ class Problem:
         return Certificate(
             residual=float(residual[worst]),
             gap=float(self._gap(solution, beta, decision)[worst]),
-            objective=float(self._objective(solution, decision)[worst]),
+            objective=float(self.objective_at(solution, decision)[worst]),
             status=self._status(solution, residual, tol),
         )
 
@@ -349,8 +351,8 @@ class Problem:
         return Status.STOPPED if solution.outcome is Outcome.STOPPED else Status.MAX_ITER
 
 
-def columns_of(solutions: Sequence[Solution]) -> Solution:
-    """Return one solution from those of single columns of targets."""
+def columns_of(solutions: Sequence[Solution], trace: tuple[Any, ...] | None = None) -> Solution:
+    """Return one solution from those of single columns of targets, with the trace of them all."""
     primal = [s.primal for s in solutions if s.primal is not None]
     beta = [s.beta for s in solutions if s.beta is not None]
     outcomes = [s.outcome for s in solutions]
@@ -361,4 +363,10 @@ def columns_of(solutions: Sequence[Solution]) -> Solution:
         primal=np.hstack(primal) if primal else None,
         n_iter=max(s.n_iter for s in solutions),
         outcome=ended[0] if ended else Outcome.FINISHED,
+        trace=trace,
+        work=_total([s.work for s in solutions if s.work is not None]),
     )
+
+
+def _total(works: Sequence[dict[str, float]]) -> dict[str, float] | None:
+    return {name: sum(work[name] for work in works) for name in works[0]} if works else None

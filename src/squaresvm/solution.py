@@ -114,6 +114,10 @@ class Solution:
     outcome : Outcome
     factor : object, optional
         The factor behind the solution, where the solver made one: whoever can use its kind finds it here.
+    trace : tuple, optional
+        An entry an iteration, where the solver was asked for them: :class:`squaresvm.solvers.Progress`.
+    work : dict, optional
+        What the search has cost, in numbers of its own, where the solver counts.
     """
 
     bias: FloatArray
@@ -122,6 +126,8 @@ class Solution:
     n_iter: int = 1
     outcome: Outcome = Outcome.FINISHED
     factor: object | None = None
+    trace: tuple[Any, ...] | None = None
+    work: dict[str, float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the factor, which is made again when asked for."""

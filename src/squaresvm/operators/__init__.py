@@ -5,8 +5,10 @@ from __future__ import annotations
 from squaresvm.operators.base import Operator
 from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.linear import LinearOperator
+from squaresvm.operators.on_demand import OnDemandOperator
 from squaresvm.operators.precomputed import PrecomputedOperator
 from squaresvm.operators.proximal import ProximalOperator
+from squaresvm.operators.row_cache import RowCache
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
 from squaresvm.operators.subset import SubsetOperator
@@ -15,9 +17,11 @@ __all__ = [
     "DenseOperator",
     "KernelStore",
     "LinearOperator",
+    "OnDemandOperator",
     "Operator",
     "PrecomputedOperator",
     "ProximalOperator",
+    "RowCache",
     "StoredOperator",
     "SubsetOperator",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from squaresvm.kernels import Kernel
@@ -10,7 +12,15 @@ from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.store import KernelStore
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["OnDemandOperator"]
+__all__ = ["OnDemandOperator", "available_memory"]
+
+
+def available_memory() -> float:
+    """Return the bytes of memory that are free; infinity where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
 
 
 class OnDemandOperator(DenseOperator):
@@ -34,15 +44,12 @@ class OnDemandOperator(DenseOperator):
 
     def store(self) -> KernelStore:
         """Return K in a buffer, formed now; a MemoryError says what that takes where it cannot be had."""
-        if not self.is_held:
-            try:
-                np.empty((self.n_rows, self.n_rows))
-            except MemoryError as error:
-                gigabytes = 8 * self.n_rows**2 / 2**30
-                raise MemoryError(
-                    f"the kernel matrix of {self.n_rows} rows takes {gigabytes:.1f} GB: take a solver that "
-                    "works on rows, such as '2smo', 'sesquismo' or 'substitution'"
-                ) from error
+        needed = 8 * self.n_rows**2
+        if not self.is_held and needed > available_memory():
+            raise MemoryError(
+                f"the kernel matrix of {self.n_rows} rows takes {needed / 2**30:.1f} GB: take a solver that "
+                "works on rows, such as '2smo', 'sesquismo' or 'substitution'"
+            )
         return super().store()
 
     def full(self) -> FloatArray | None:
@@ -66,5 +73,5 @@ class OnDemandOperator(DenseOperator):
         """Return K[rows, columns]."""
         if self.is_held:
             return super().block(rows, columns)
-        right = self.X if columns.size == self.n_rows else self.X[columns]
-        return self.kernel(self.X[rows], right)
+        everything = columns.size == self.n_rows and bool(np.all(np.diff(columns) == 1))
+        return self.kernel(self.X[rows], self.X if everything else self.X[columns])

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
+from squaresvm.solvers.sesqui_smo import BoundedDescent
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["ActiveSet"]
@@ -173,23 +175,22 @@ def _coordinate_start(problem: Problem) -> Solution | None:
     """Return a rough solution by coordinate updates; None where the first set may as well be all rows."""
     if problem.n_rows < _COORDINATE_ROWS:
         return None
-    K = problem.operator.full()
-    if K is None:
+    if problem.operator.full() is None:
         return None
     from squaresvm.solvers import compiled
 
+    rows = RowCache(problem.operator, 0)
     y = np.ascontiguousarray(problem.targets[:, 0])
+    limit = _COORDINATE_UPDATES * y.size
+    if not problem.bias.is_free:
+        search = BoundedDescent(problem, rows, np.zeros(y.size))
+        search.run(_COORDINATE_TOL, _COORDINATE_UPDATES, lambda: False)
+        return Solution(beta=search.beta[:, None], bias=np.array([search.bias]))
     beta, gradient, ridge = np.zeros(y.size), -y, problem.ridge
     h = problem.operator.diagonal() + ridge
-    limit = _COORDINATE_UPDATES * y.size
-    if problem.bias.is_free:
-        compiled.pairwise_updates(K.T, h, ridge, y, beta, gradient, _COORDINATE_TOL, limit)
-        used = beta != 0
-        bias = -float(gradient[used].mean()) if used.any() else 0.0
-    else:
-        inverse_A = 1.0 / problem.bias.penalty
-        compiled.sesqui_updates(
-            K.T, h + inverse_A, ridge, inverse_A, y, beta, gradient, _COORDINATE_TOL, limit
-        )
-        bias = inverse_A * float(beta.sum())
+    compiled.pairwise_updates(
+        rows.values, rows.stride, rows.place, h, ridge, 0.0, y, beta, gradient, _COORDINATE_TOL, limit
+    )
+    used = beta != 0
+    bias = -float(gradient[used].mean()) if used.any() else 0.0
     return Solution(beta=beta[:, None], bias=np.array([bias]))

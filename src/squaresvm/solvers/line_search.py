@@ -10,18 +10,22 @@ __all__ = ["minimise_on_line"]
 
 
 def minimise_on_line(
-    slope: float, curvature: float, margin: FloatArray, change: FloatArray, costs: FloatArray
+    derivative: float, curvature: float, margin: FloatArray, change: FloatArray, costs: FloatArray
 ) -> float:
     """Return the t >= 0 that minimises a quadratic plus squared hinge terms.
 
-        slope t + curvature/2 t^2 + 1/2 sum_i C_i max(0, margin_i - t change_i)^2
+        phi(t) = slope t + curvature/2 t^2 + 1/2 sum_i C_i max(0, margin_i - t change_i)^2
 
-    Between two values of t at which a term appears or vanishes, the derivative is linear, and it only
-    grows; so the minimum is where the sorted pieces first reach zero.
+    Between two values of t at which a term appears or vanishes, phi' is linear, and it only grows; so the
+    minimum is where the sorted pieces first reach zero. Not the slope of the quadratic is asked for but
+    phi'(0): for a Newton step that is minus its decrement, and as a difference of the slope and of hinge
+    terms, 1e8 times larger at C = 1e8, it would have no digit left.
 
     Parameters
     ----------
-    slope, curvature : float
+    derivative : float
+        phi'(0), hinge terms included.
+    curvature : float
         Of the quadratic part.
     margin : ndarray of shape (m,)
         1 - y_i f_i where the line starts.
@@ -37,11 +41,11 @@ def minimise_on_line(
     Examples
     --------
     >>> import numpy as np
-    >>> minimise_on_line(0.0, 1.0, np.array([1.0]), np.array([1.0]), np.array([3.0]))
+    >>> minimise_on_line(-3.0, 1.0, np.array([1.0]), np.array([1.0]), np.array([3.0]))
     0.75
     """
     active = (margin > 0) | ((margin == 0) & (change < 0))
-    intercept = slope - float(np.sum((costs * change * margin)[active]))
+    intercept = derivative
     growth = curvature + float(np.sum((costs * change**2)[active]))
     if intercept >= 0:
         return 0.0

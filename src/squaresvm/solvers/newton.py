@@ -103,7 +103,7 @@ def _line_search(
     if problem.loss is Loss.SQUARED:
         return 1.0
     y = problem.targets[:, 0]
-    slope = float((w * dw).sum() + (_pull(problem, b) * db).sum())
     curvature = float((dw * dw).sum() + (_pull(problem, db) * db).sum())
     margin, change = 1.0 - y * decision[:, 0], y * along[:, 0]
-    return minimise_on_line(slope, curvature, margin, change, problem.costs)
+    decrement = curvature + float(problem.costs @ np.where(margin > 0, change**2, 0.0))
+    return minimise_on_line(-decrement, curvature, margin, change, problem.costs)

@@ -1,0 +1,192 @@
+"""Single-multiplier updates without bounds, sweep by sweep, with extrapolation between the sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.operators import RowCache
+from squaresvm.problem import Problem
+from squaresvm.typing import FloatArray, IntArray
+
+__all__ = ["INDEFINITE", "MAX_SWEEPS", "MEMORY", "Descent", "Extrapolation", "next_rows"]
+
+#: Sweeps, of as many updates as there are rows, that a search may take by default.
+MAX_SWEEPS = 1000
+#: Bytes for rows of K where K is not held.
+MEMORY = 2**30
+#: Points over which a quadratic is minimised between sweeps.
+_POINTS = 10
+#: Times that a gradient that was kept up to date may turn out to have lost digits.
+_REFRESHES = 10
+INDEFINITE = (
+    "the kernel matrix plus diag(1/C) is not positive definite, so the problem is not convex: choose a "
+    "positive semidefinite kernel, or a smaller C"
+)
+
+
+class Extrapolation:
+    """The minimum of a quadratic over the plane through the last points: O(m) and no product with K.
+
+    At each point the gradient is known, so on the plane through several of them the quadratic is known too.
+    This is Anderson's extrapolation with the objective in place of the residual, which makes it a safeguard
+    of its own: the minimum over the plane is no higher than any of its points.
+    """
+
+    def __init__(self) -> None:
+        self._points: list[tuple[FloatArray, FloatArray]] = []
+
+    def step(self, beta: FloatArray, gradient: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return the steps of beta and gradient to the minimum; None where there is nothing to gain."""
+        self._points.append((beta.copy(), gradient.copy()))
+        del self._points[:-_POINTS]
+        if len(self._points) < 2:
+            return None
+        away = np.stack([point for point, _ in self._points[:-1]]) - beta
+        change = np.stack([slope for _, slope in self._points[:-1]]) - gradient
+        curvature = np.einsum("ij,ij->i", away, change)
+        if np.any(curvature < -1e-6 * np.linalg.norm(away, axis=1) * np.linalg.norm(change, axis=1)):
+            raise NotPositiveSemidefiniteError(INDEFINITE)
+        norms = np.sqrt(np.maximum(curvature, 0.0))
+        use = norms > 0
+        if not use.any():
+            return None
+        away, change = away[use] / norms[use, None], change[use] / norms[use, None]
+        gram = away @ change.T
+        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+        large = values > 1e-10 * values[-1]
+        slope = vectors[:, large].T @ (away @ gradient)
+        weights = -vectors[:, large] @ (slope / values[large])
+        if not np.all(np.isfinite(weights)):
+            return None
+        return weights @ away, weights @ change
+
+    def clear(self) -> None:
+        """Forget all points: the quadratic or the gradient has changed."""
+        self._points.clear()
+
+
+class Descent:
+    """Minimise 1/2 beta'M beta - t'beta for M = K + diag(ridge) + shift 1' - 1 drift', symmetric.
+
+    Parameters
+    ----------
+    problem : Problem
+        For K and the costs.
+    rows : RowCache
+    target : ndarray of shape (m,)
+        t.
+    beta : ndarray of shape (m,)
+        Where to start; changed in place.
+    shift, drift : ndarray of shape (m,)
+        With shift_i - drift_j = shift_j - drift_i, so that M is symmetric.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        rows: RowCache,
+        target: FloatArray,
+        beta: FloatArray,
+        shift: FloatArray,
+        drift: FloatArray,
+    ) -> None:
+        self.problem = problem
+        self.rows = rows
+        self.target = target
+        self.beta = beta
+        self.shift = shift
+        self.drift = drift
+        self.sweeps = 0
+        self.updates = 0
+        self.ridge = problem.ridge
+        h = problem.operator.diagonal() + self.ridge + shift - drift
+        if not np.all(h > 0):
+            raise NotPositiveSemidefiniteError(INDEFINITE)
+        # The paper's cached reciprocals.
+        self._inverse_h = 1.0 / h
+        self._plane = Extrapolation()
+        self.gradient = self._exact_gradient() if beta.any() else -target
+
+    def _exact_gradient(self) -> FloatArray:
+        beta = self.beta
+        product = self.problem.operator.matmul(beta[:, None])[:, 0] + self.ridge * beta
+        # sum_i beta_i (shift_i - drift_j) in row j.
+        return product + self.shift @ beta - self.drift * beta.sum() - self.target
+
+    @property
+    def residual(self) -> float:
+        """Largest violation, by the gradient that was kept up to date."""
+        return float(np.abs(self.gradient).max())
+
+    def run(self, tol: float, max_sweeps: int, watch: Callable[[], bool] | None = None) -> bool:
+        """Update until nothing violates by more than `tol`; return whether that was reached.
+
+        Parameters
+        ----------
+        tol : float
+        max_sweeps : int
+            Counted from the start of this object, not of this call.
+        watch : callable, optional
+            Called after each sweep; True stops.
+        """
+        refreshes = 0
+        while self.sweeps < max_sweeps:
+            if self.residual <= tol:
+                if refreshes == _REFRESHES:
+                    return False
+                refreshes += 1
+                # Thousands of updates have left their rounding in the gradient.
+                self.gradient = self._exact_gradient()
+                self._plane.clear()
+                if self.residual <= tol:
+                    return True
+            self._sweep(tol)
+            if not np.all(np.isfinite(self.gradient)):
+                raise NotPositiveSemidefiniteError(INDEFINITE)
+            if self.residual > tol:
+                self._extrapolate()
+            if watch is not None and watch():
+                return False
+        return self.residual <= tol
+
+    def _sweep(self, tol: float) -> None:
+        from squaresvm.solvers import compiled
+
+        rows, m, left = self.rows, self.beta.size, self.beta.size
+        while left > 0:
+            done, missing = compiled.two_updates(
+                rows.values,
+                rows.stride,
+                rows.place,
+                self._inverse_h,
+                self.ridge,
+                self.shift,
+                self.drift,
+                self.beta,
+                self.gradient,
+                tol,
+                left,
+            )
+            left -= done
+            self.updates += done
+            if missing < 0:
+                break
+            rows.fetch(next_rows(np.abs(self.gradient), rows, missing), np.array([missing]))
+        self.sweeps += 1 if left < m else 0
+
+    def _extrapolate(self) -> None:
+        step = self._plane.step(self.beta, self.gradient)
+        if step is not None:
+            self.beta += step[0]
+            self.gradient += step[1]
+
+
+def next_rows(violation: FloatArray, rows: RowCache, missing: int) -> IntArray:
+    """Return the missing row, and those that will be missed next: of large violation and not at hand."""
+    others = np.where(rows.place < 0, violation, -np.inf)
+    others[missing] = np.inf
+    count = min(rows.batch, int((rows.place < 0).sum()))
+    return np.argpartition(others, -count)[-count:]

@@ -1,0 +1,241 @@
+"""SesquiSMO of Joshi, Jayadeva, Ramakrishnan and Chandra: the squared hinge, one multiplier at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.operators import RowCache
+from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.solution import Solution
+from squaresvm.solvers.descent import INDEFINITE, MAX_SWEEPS, MEMORY, Extrapolation, next_rows
+from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.options import check_callback, check_memory
+from squaresvm.solvers.two_smo import column_start, ended, tell
+from squaresvm.typing import FloatArray
+
+__all__ = ["BoundedDescent", "SesquiSmo"]
+
+#: Pairs are moved where A times the mean diagonal of H is less than this.
+_SMALL_A = 0.3
+#: Sweeps between two extrapolations: under bounds the active set has to settle first.
+_EVERY = 3
+#: An extrapolation is given up where it would push more than this share of the rows across their bound.
+_CLIPPED = 0.1
+_REFRESHES = 10
+
+
+@dataclass(frozen=True)
+class SesquiSmo:
+    """Minimise the dual of (32)-(33) by exact steps in one multiplier, the one of largest violation first.
+
+    The update is (31), with its numerator corrected as in 2SMO, and clipped at zero: without the clip the
+    bound lambda >= 0 that (34) and (35) rest on is not kept. In signed multipliers
+
+        y_k beta_k <- max(0, y_k (beta_k - r_k / (K_kk + 1/C_k + 1/A)))
+
+    The violation of (34) or (35) is measured as the certificate does, by |min(h_k y_k beta_k, y_k r_k)|.
+
+    Where A is small, steps in one multiplier are held back by 1/A in the denominator. There two multipliers
+    move against each other, which leaves 1'beta and so the bias alone, unless one alone gains more. Large
+    C is met by extrapolation over the last sweeps, kept where the objective falls.
+
+    An iteration is a sweep: as many updates as there are rows.
+
+    Parameters
+    ----------
+    memory : int, default=2**30
+        Bytes for rows of K, where K is not held whole.
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
+    """
+
+    memory: int = MEMORY
+    callback: Callback | None = None
+    trace: bool = False
+
+    name = "sesquismo"
+    solves = "the squared hinge with a penalised or no bias"
+    by_rows = True
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_memory(self.memory)
+        check_callback(self.callback, self.trace)
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return whether the loss is the squared hinge and the bias not free."""
+        return problem.loss is Loss.SQUARED_HINGE and not problem.bias.is_free
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution of all columns of targets, one after the other."""
+        limit = MAX_SWEEPS if max_iter is None else max_iter
+        monitor = Monitor(self.callback, self.trace)
+        rows = RowCache(problem.operator, self.memory)
+        found = []
+        for index in range(problem.n_columns):
+            monitor.column = index
+            first = column_start(problem, start, index).beta
+            assert first is not None
+            search = BoundedDescent(problem.column(index), rows, first[:, 0])
+            found.append(_searched(search, tol, limit, monitor))
+        return columns_of(found, monitor.trace)
+
+
+def _searched(search: BoundedDescent, tol: float, limit: int, monitor: Monitor) -> Solution:
+    def watch() -> bool:
+        return tell(search.problem, search.beta, search.bias, search.gradient, search.sweeps, monitor)
+
+    reached = not monitor.stopped and search.run(tol, limit, watch)
+    return ended(search.beta, search.bias, max(search.sweeps, 1), reached, monitor)
+
+
+class BoundedDescent:
+    """Minimise 1/2 beta'H beta - y'beta, with 1 1'/A in H, under y_i beta_i >= 0.
+
+    Parameters
+    ----------
+    problem : Problem
+        With one column of targets.
+    rows : RowCache
+    start : ndarray of shape (m,)
+        Where to begin; multipliers of the wrong sign are set to zero.
+    """
+
+    def __init__(self, problem: Problem, rows: RowCache, start: FloatArray) -> None:
+        self.problem = problem
+        self.rows = rows
+        self.y = np.ascontiguousarray(problem.targets[:, 0])
+        self.beta = np.where(self.y * start > 0, start, 0.0)
+        self.sweeps = 0
+        self.ridge = problem.ridge
+        self._inverse_A = 1.0 / problem.bias.penalty
+        self._bare = problem.operator.diagonal() + self.ridge
+        if not np.all(self._bare > 0):
+            raise NotPositiveSemidefiniteError(INDEFINITE)
+        self.h = self._bare + self._inverse_A
+        self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
+        self._plane = Extrapolation()
+        self.gradient = self._exact_gradient() if self.beta.any() else -self.y
+
+    @property
+    def bias(self) -> float:
+        """The bias, 1'beta / A."""
+        return self._inverse_A * float(self.beta.sum())
+
+    def _exact_gradient(self) -> FloatArray:
+        beta = self.beta
+        product = self.problem.operator.matmul(beta[:, None])[:, 0]
+        return np.asarray(product + self.ridge * beta + self._inverse_A * beta.sum() - self.y)
+
+    @property
+    def violation(self) -> FloatArray:
+        """Violation of each row, as the certificate measures it."""
+        return np.abs(np.minimum(self.h * self.y * self.beta, self.y * self.gradient))
+
+    def run(self, tol: float, max_sweeps: int, watch: Callable[[], bool]) -> bool:
+        """Update until nothing violates by more than `tol`; return whether that was reached."""
+        refreshes = 0
+        while self.sweeps < max_sweeps:
+            if self.violation.max() <= tol:
+                if refreshes == _REFRESHES:
+                    return False
+                refreshes += 1
+                self.gradient = self._exact_gradient()
+                self._plane.clear()
+                if self.violation.max() <= tol:
+                    return True
+            self._sweep(tol)
+            if not np.all(np.isfinite(self.gradient)):
+                raise NotPositiveSemidefiniteError(INDEFINITE)
+            if self.sweeps % _EVERY == 0 and self.violation.max() > tol:
+                self._extrapolate()
+            if watch():
+                return False
+        return bool(self.violation.max() <= tol)
+
+    def _sweep(self, tol: float) -> None:
+        """Do as many updates as there are rows; a pair counts as two."""
+        m = self.beta.size
+        left = m
+        if self._pairs:
+            left -= 2 * self._pair_updates(0.5 * tol, m // 2)
+        while left > 0:
+            done, missing = self._single_updates(tol, left)
+            left -= done
+            if missing < 0:
+                break
+            self.rows.fetch(next_rows(self.violation, self.rows, missing), np.array([missing]))
+        self.sweeps += 1
+
+    def _single_updates(self, tol: float, count: int) -> tuple[int, int]:
+        from squaresvm.solvers import compiled
+
+        rows = self.rows
+        reach = self.h * self.y * self.beta
+        done, missing = compiled.sesqui_updates(
+            rows.values,
+            rows.stride,
+            rows.place,
+            self.h,
+            self.ridge,
+            self._inverse_A,
+            self.y,
+            self.beta,
+            self.gradient,
+            reach,
+            tol,
+            count,
+        )
+        return done, missing
+
+    def _pair_updates(self, tol: float, count: int) -> int:
+        from squaresvm.solvers import compiled
+
+        rows, left = self.rows, count
+        while left > 0:
+            done, up, down = compiled.pairwise_updates(
+                rows.values,
+                rows.stride,
+                rows.place,
+                self._bare,
+                self.ridge,
+                self._inverse_A,
+                self.y,
+                self.beta,
+                self.gradient,
+                tol,
+                left,
+            )
+            left -= done
+            if up < 0:
+                break
+            pair = np.array([up, down])
+            for row in pair:
+                if rows.place[row] < 0:
+                    rows.fetch(next_rows(self.violation, rows, int(row)), pair)
+        return count - left
+
+    def _extrapolate(self) -> None:
+        """Go to the minimum over the plane of the last points, clipped, if the objective falls."""
+        step = self._plane.step(self.beta, self.gradient)
+        if step is None:
+            return
+        beta, gradient = self.beta + step[0], self.gradient + step[1]
+        clipped = np.where(self.y * beta > 0, beta, 0.0)
+        back = clipped - beta
+        moved = np.flatnonzero(back)
+        if moved.size > _CLIPPED * beta.size:
+            return
+        if moved.size:
+            gradient += back[moved] @ self.problem.operator.block(moved, np.arange(beta.size))
+            gradient += self.ridge * back + self._inverse_A * back.sum()
+        if clipped @ (gradient - self.y) < self.beta @ (self.gradient - self.y):
+            self.beta, self.gradient = clipped, gradient
