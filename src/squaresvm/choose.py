@@ -6,15 +6,30 @@ from squaresvm.problem import Loss, Problem
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.direct import Direct
+from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.newton import Newton
+from squaresvm.solvers.penalty_flow import PenaltyFlow
 from squaresvm.solvers.sesqui_smo import SesquiSmo
+from squaresvm.solvers.substitution import Substitution
+from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
 
 __all__ = ["SOLVERS", "choose"]
 
 #: Solvers by the name that ``solver=`` takes.
 SOLVERS: dict[str, Solver] = {
-    solver.name: solver for solver in (Direct(), TwoSmo(), SesquiSmo(), ActiveSet(), Newton())
+    solver.name: solver
+    for solver in (
+        Direct(),
+        TwoSmo(),
+        Sumt(),
+        PenaltyFlow(),
+        Substitution(),
+        SesquiSmo(),
+        Lagrangian(),
+        ActiveSet(),
+        Newton(),
+    )
 }
 
 

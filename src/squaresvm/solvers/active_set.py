@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from squaresvm.operators import RowCache
+from squaresvm.operators import LinearOperator, RowCache
+from squaresvm.operators.low_rank import pivoted_features
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
+from squaresvm.solvers.newton import search_in_w
 from squaresvm.solvers.sesqui_smo import BoundedDescent
 from squaresvm.typing import BoolArray, FloatArray
 
@@ -56,7 +58,8 @@ class ActiveSet:
             else:
                 first = _coordinate_start(column)
             point = _at(column, first) if first is not None else _Iterate.origin(column)
-            found.append(_search(column, tol, limit, point, EqualitySystem(column)))
+            searched = _search(column, tol, limit, point, EqualitySystem(column))
+            found.append(_through_features(column, tol, limit, searched))
         return columns_of(found)
 
 
@@ -131,15 +134,41 @@ def _search(
     return Solution(beta=best.beta, bias=best.bias, n_iter=iteration, outcome=outcome)
 
 
+def _through_features(problem: Problem, tol: float, limit: int, found: Solution) -> Solution:
+    """Return a better solution where K is so close to singular that products with it lose all digits.
+
+    |w|^2 = beta'K beta of the first sets has errors of the size eps C |K|, and a line search with such a
+    number goes astray. With K = Z Z' by a pivoted Cholesky factor, Newton steps in w come close enough for
+    multipliers of ordinary size; the active sets go on from there.
+    """
+    residual = float(problem.residual(found)[0])
+    if found.outcome is not Outcome.FINISHED or residual <= max(tol, float(problem.rounding(found)[0])):
+        return found
+    everyone = np.arange(problem.n_rows)
+    Z = pivoted_features(problem.operator.block(everyone, everyone))
+    linear = Problem(LinearOperator(Z), problem.targets, problem.costs, problem.loss, problem.bias)
+    near = search_in_w(linear, np.zeros((Z.shape[1], 1)), np.zeros(1), tol, limit)
+    start = Solution(beta=linear.multipliers(near), bias=near.bias)
+    again = _search(problem, tol, limit, _at(problem, start), EqualitySystem(problem))
+    better = min((found, start, again), key=lambda solution: float(problem.residual(solution)[0]))
+    return replace(better, n_iter=found.n_iter + near.n_iter + again.n_iter)
+
+
 def _everyone(problem: Problem) -> BoolArray:
     return np.ones(problem.n_rows, dtype=bool)
 
 
 def _judged(problem: Problem, beta: FloatArray, bias: float, counted: BoolArray) -> tuple[_Iterate, float]:
-    """Return the point of given multipliers, and the residual of the rows counted."""
+    """Return the point of multipliers that solve the equalities, and the residual of the rows counted."""
     solution = Solution(beta=beta[:, None], bias=np.array([bias]))
     point = _at(problem, solution)
-    return point, float(problem.residual_at(solution, point.decision[:, None], counted)[0])
+    residual = float(problem.residual_at(solution, point.decision[:, None], counted)[0])
+    # On the active rows f = y - beta/C - b to the last digit, which K beta does not give at large C; and
+    # |w|^2 = beta'(f - b) from there.
+    active = beta != 0.0
+    point.decision[active] = (problem.targets[:, 0] - problem.ridge * beta)[active]
+    point.norm = max(float(beta @ (point.decision - bias)), 0.0)
+    return point, residual
 
 
 def _at(problem: Problem, solution: Solution) -> _Iterate:
@@ -162,13 +191,13 @@ def _line_search(
     y = problem.targets[:, 0]
     step = target.bias - point.bias
     penalty = 0.0 if problem.bias.is_absent else problem.bias.penalty
-    slope = inner - point.norm + penalty * point.bias * step
-    curvature = target.norm - 2 * inner + point.norm + penalty * step**2
-    margin = 1.0 - y * point.decision
-    change = y * (target.decision - point.decision)
-    return minimise_on_line(
-        slope, max(curvature, 0.0), margin[counted], change[counted], problem.costs[counted]
-    )
+    curvature = max(target.norm - 2 * inner + point.norm, 0.0) + penalty * step**2
+    margin = (1.0 - y * point.decision)[counted]
+    change = (y * (target.decision - point.decision))[counted]
+    costs = problem.costs[counted]
+    # A Newton step: the objective starts to fall by as much as its model is curved.
+    decrement = curvature + float(costs @ np.where(margin > 0, change**2, 0.0))
+    return minimise_on_line(-decrement, curvature, margin, change, costs)
 
 
 def _coordinate_start(problem: Problem) -> Solution | None:

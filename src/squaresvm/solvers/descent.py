@@ -108,6 +108,7 @@ class Descent:
         # The paper's cached reciprocals.
         self._inverse_h = 1.0 / h
         self._plane = Extrapolation()
+        self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
 
     def _exact_gradient(self) -> FloatArray:
@@ -135,14 +136,16 @@ class Descent:
         refreshes = 0
         while self.sweeps < max_sweeps:
             if self.residual <= tol:
+                if self._is_exact:
+                    return True
                 if refreshes == _REFRESHES:
                     return False
                 refreshes += 1
                 # Thousands of updates have left their rounding in the gradient.
-                self.gradient = self._exact_gradient()
+                self.gradient, self._is_exact = self._exact_gradient(), True
                 self._plane.clear()
-                if self.residual <= tol:
-                    return True
+                continue
+            self._is_exact = False
             self._sweep(tol)
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError(INDEFINITE)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["Newton"]
 
 _MAX_ITER = 200
+#: Active rows up to which the multipliers themselves may be solved for.
+_POLISHED_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,21 @@ class Newton:
         if start is not None:
             b = start.bias
             w = np.asarray(Z.T @ start.beta) if start.primal is None else start.primal
-        return columns_of(
-            [
-                _search(problem.column(index), w[:, [index]], b[[index]], tol, limit)
-                for index in range(problem.n_columns)
+        columns = [problem.column(index) for index in range(problem.n_columns)]
+        found = [
+            search_in_w(column, w[:, [index]], b[[index]], tol, limit) for index, column in enumerate(columns)
+        ]
+        if any(solution.beta is not None for solution in found):
+            # Some were better in multipliers, so all are given in them.
+            found = [
+                replace(solution, beta=column.multipliers(solution), primal=None)
+                for solution, column in zip(found, columns, strict=True)
             ]
-        )
+        return columns_of(found)
 
 
-def _search(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limit: int) -> Solution:
+def search_in_w(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limit: int) -> Solution:
+    """Return the solution of one column of targets, from (w, b) on."""
     Z = problem.operator.features
     assert Z is not None
     decision = np.asarray(Z @ w) + b
@@ -66,7 +75,7 @@ def _search(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limit: i
             factor, factored = MomentsFactor(moments, problem.bias), active
         dw, db = factor.step(*problem.descent(Solution(primal=w, bias=b)))
         along = np.asarray(Z @ dw) + db
-        t = _line_search(problem, w, b, dw, db, decision, along)
+        t = _line_search(problem, dw, db, decision, along)
         w, b = w + t * dw, b + t * db
         # Z w anew, not decision + t along: sums of steps would collect rounding.
         decision = np.asarray(Z @ w) + b
@@ -78,7 +87,24 @@ def _search(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limit: i
         if least <= 1e-3 * tol or t == 0.0 or stalled:
             break
     outcome = Outcome.MAX_ITER if iteration == limit and least > tol else Outcome.FINISHED
-    return Solution(primal=best.primal, bias=best.bias, n_iter=iteration, outcome=outcome)
+    if least > tol:
+        best = _polished(problem, best, least)
+    return replace(best, n_iter=iteration, outcome=outcome)
+
+
+def _polished(problem: Problem, found: Solution, residual: float) -> Solution:
+    """Return the solution in multipliers where that is better.
+
+    Made from w, a multiplier is C times a slack, and with it comes C times the rounding of the slack. Where
+    the slacks are small, the multipliers of the active rows are better solved for.
+    """
+    active = np.zeros(problem.n_rows, dtype=bool)
+    active[_active_rows(problem, problem.decision(found))] = True
+    if not 0 < active.sum() <= _POLISHED_ROWS:
+        return found
+    beta, bias = EqualitySystem(problem).solve(active, float(found.bias[0]))
+    polished = Solution(beta=beta[:, None], bias=np.array([bias]))
+    return polished if problem.residual(polished)[0] < residual else found
 
 
 def _active_rows(problem: Problem, decision: FloatArray) -> IntArray:
@@ -92,13 +118,7 @@ def _pull(problem: Problem, b: FloatArray) -> FloatArray:
 
 
 def _line_search(
-    problem: Problem,
-    w: FloatArray,
-    b: FloatArray,
-    dw: FloatArray,
-    db: FloatArray,
-    decision: FloatArray,
-    along: FloatArray,
+    problem: Problem, dw: FloatArray, db: FloatArray, decision: FloatArray, along: FloatArray
 ) -> float:
     if problem.loss is Loss.SQUARED:
         return 1.0

@@ -116,9 +116,7 @@ def _together(
 ) -> Solution:
     """Return the solution of one column, with 1 1'/A in the matrix."""
     m, inverse_A = problem.n_rows, 1.0 / problem.bias.penalty
-    search = Descent(
-        problem, rows, problem.targets[:, 0], _first(start), np.full(m, inverse_A), np.zeros(m)
-    )
+    search = Descent(problem, rows, problem.targets[:, 0], _first(start), np.full(m, inverse_A), np.zeros(m))
 
     def bias() -> float:
         return inverse_A * float(search.beta.sum())

@@ -1,0 +1,275 @@
+"""The Lagrangian SVM of Mangasarian and Musicant: the squared hinge by a fixed point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.operators.blocks import row_blocks
+from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.options import check_between, check_callback, check_choice
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["Lagrangian"]
+
+_MAX_ITER = 10_000
+#: Times that an iterate within tol, by its own count, may turn out to be above it.
+_TIGHTENINGS = 8
+
+
+@dataclass(frozen=True)
+class Lagrangian:
+    """Iterate (15), beta <- inv(Q) (y + y (y (Q beta - y) - alpha y beta)_+), one system for all iterations.
+
+    Q = K + diag(1/C), with 1 1'/A where the bias is penalised, and beta = y u of the paper. Q beta need never
+    be computed: the fixed point has it in hand, as what inv(Q) was just applied to.
+
+    A linear kernel needs a system of n + 1 unknowns, by the Sherman-Morrison-Woodbury identity (1): inv(Q) z
+    is C times the error of the least squares fit to z, so an iteration is one pass over the rows. Another
+    kernel needs one Cholesky factor, where the paper has the inverse itself.
+
+    It converges for 0 < alpha < 2/nu, condition (16), where nu is the largest C_i; the paper takes 1.9/nu,
+    and so does this class, row by row where the C_i differ: (16) holds for diag(C)^1/2 Q diag(C)^1/2, whose
+    eigenvalues are at least 1. The rate tends to 1 as nu grows: at nu = 1e5 the paper needed 100,000
+    iterations. Then the search ends at `max_iter`, and the certificate says so; ``'active-set'`` or
+    ``'newton'`` solve the same problem.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        Between 0 and 2 / max(C_i), both excluded. By default 1.9 / C_i for row i.
+    stop : {'residual', 'step'}, default='residual'
+        When to end: with the certificate's residual within tol, or, as the paper does, with
+        |beta_new - beta| within tol. The certificate is of the former either way.
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
+    """
+
+    alpha: float | None = None
+    stop: str = "residual"
+    callback: Callback | None = None
+    trace: bool = False
+
+    name = "lagrangian"
+    solves = "the squared hinge with a penalised or no bias"
+
+    def __post_init__(self) -> None:
+        """Check the options; the upper bound of alpha depends on the problem."""
+        if self.alpha is not None:
+            check_between("alpha", self.alpha, 0.0)
+        check_choice("stop", self.stop, ("residual", "step"))
+        check_callback(self.callback, self.trace)
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return whether the loss is the squared hinge and the bias not free."""
+        return problem.loss is Loss.SQUARED_HINGE and not problem.bias.is_free
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution of all columns of targets, one after the other."""
+        limit = _MAX_ITER if max_iter is None else max_iter
+        alpha = self._alpha(problem)
+        monitor = Monitor(self.callback, self.trace)
+        linear = problem.operator.features is not None
+        system: _System = _Linear(problem) if linear else _Kernel(problem)
+        found = []
+        for index in range(problem.n_columns):
+            monitor.column = index
+            first = None
+            if start is not None:
+                first = system.image(problem.multipliers(start)[:, index])
+            column = problem.column(index)
+            found.append(_iterate(column, system, alpha, self.stop, tol, limit, monitor, first))
+        return columns_of(found, monitor.trace)
+
+    def _alpha(self, problem: Problem) -> FloatArray:
+        if self.alpha is None:
+            return 1.9 / problem.costs
+        bound = 2.0 / float(problem.costs.max())
+        if not self.alpha < bound:
+            raise ValueError(
+                f"alpha must be between 0 and 2 / max(C_i) = {bound:g}, both excluded; got {self.alpha!r}"
+            )
+        return np.full(problem.n_rows, self.alpha)
+
+
+class _System(Protocol):
+    """inv(Q), applied to z = Q beta as often as need be."""
+
+    def image(self, beta: FloatArray) -> FloatArray:
+        """Return Q beta."""
+        ...
+
+    def begin(self, z: FloatArray) -> None:
+        """Take z as Q beta."""
+        ...
+
+    def advance(self, move: Callable[[FloatArray, FloatArray, slice], FloatArray]) -> None:
+        """Replace z by move(z, beta, rows), block by block, and solve for beta again."""
+        ...
+
+    def solution(self) -> Solution:
+        """Return the model as it stands."""
+        ...
+
+
+class _Kernel:
+    """Q through one Cholesky factor."""
+
+    def __init__(self, problem: Problem) -> None:
+        operator = problem.operator
+        self._problem = problem
+        self._factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
+        self._z = self._beta = np.zeros(problem.n_rows)
+        self._bias = np.zeros(1)
+
+    def image(self, beta: FloatArray) -> FloatArray:
+        problem = self._problem
+        product = problem.operator.matmul(beta[:, None])[:, 0] + problem.ridge * beta
+        return np.asarray(product + beta.sum() / problem.bias.penalty)
+
+    def begin(self, z: FloatArray) -> None:
+        self._z = z
+        beta, self._bias = self._factor.bordered(z[:, None])
+        self._beta = beta[:, 0]
+
+    def advance(self, move: Callable[[FloatArray, FloatArray, slice], FloatArray]) -> None:
+        self.begin(move(self._z, self._beta, slice(0, self._z.size)))
+
+    def solution(self) -> Solution:
+        return Solution(beta=self._beta[:, None], bias=self._bias)
+
+
+class _Linear:
+    """Q through a system of n + 1 unknowns: beta = C (z - Z w - b), where (w, b) fits z by least squares."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._Z: Matrix = problem.operator.features
+        self._costs = problem.costs
+        nothing = np.zeros((problem.n_rows, 0))
+        self._factor = MomentsFactor(Moments.of(self._Z, self._costs, nothing), problem.bias)
+        self._z = np.zeros(problem.n_rows)
+        self._w, self._b = np.zeros((self._Z.shape[1], 1)), np.zeros(1)
+
+    def image(self, beta: FloatArray) -> FloatArray:
+        return np.asarray(self._Z @ (self._Z.T @ beta)) + (
+            self._problem.ridge * beta + beta.sum() / self._problem.bias.penalty
+        )
+
+    def _blocks(self) -> list[slice]:
+        return row_blocks(self._Z.shape[0], self._Z.shape[1])
+
+    def begin(self, z: FloatArray) -> None:
+        self._z = z
+        total, sums = np.zeros(1), np.zeros((self._Z.shape[1], 1))
+        for rows in self._blocks():
+            self._count(rows, sums, total)
+        self._w, self._b = self._factor.step(sums, total)
+
+    def _count(self, rows: slice, sums: FloatArray, total: FloatArray) -> None:
+        weighted = (self._costs[rows] * self._z[rows])[:, None]
+        sums += np.asarray(self._Z[rows].T @ weighted)
+        total += weighted.sum()
+
+    def advance(self, move: Callable[[FloatArray, FloatArray, slice], FloatArray]) -> None:
+        total, sums = np.zeros(1), np.zeros((self._Z.shape[1], 1))
+        for rows in self._blocks():
+            fitted = np.asarray(self._Z[rows] @ self._w)[:, 0] + self._b[0]
+            beta = self._costs[rows] * (self._z[rows] - fitted)
+            self._z[rows] = move(self._z[rows], beta, rows)
+            self._count(rows, sums, total)
+        self._w, self._b = self._factor.step(sums, total)
+
+    def solution(self) -> Solution:
+        return Solution(primal=self._w, bias=self._b)
+
+
+class _Move:
+    """One step of (15), and what it says of the point that it starts from."""
+
+    def __init__(self, problem: Problem, alpha: FloatArray) -> None:
+        self.y = problem.targets[:, 0]
+        self.alpha = alpha
+        self.h = problem.operator.diagonal() + problem.ridge + 1.0 / problem.bias.penalty
+        self.residual = self.balance = 0.0
+
+    def __call__(self, z: FloatArray, beta: FloatArray, rows: slice) -> FloatArray:
+        y = self.y[rows]
+        u, excess = y * beta, y * z - 1.0
+        violation = np.abs(np.minimum(self.h[rows] * u, excess))
+        self.residual = max(self.residual, float(violation.max()))
+        self.balance += float(beta.sum())
+        return np.asarray(y * (1.0 + np.maximum(excess - self.alpha[rows] * u, 0.0)))  # (15)
+
+
+def _iterate(
+    problem: Problem,
+    system: _System,
+    alpha: FloatArray,
+    stop: str,
+    tol: float,
+    limit: int,
+    monitor: Monitor,
+    first: FloatArray | None,
+) -> Solution:
+    """Return the solution of one column."""
+    # The paper starts from inv(Q) e.
+    system.begin(problem.targets[:, 0].copy() if first is None else first)
+    if monitor.stopped:
+        return _labelled(system.solution(), 1, Outcome.STOPPED)
+    move, enough, tightened = _Move(problem, alpha), tol, 0
+    iteration, outcome = 0, Outcome.MAX_ITER
+    previous = system.solution() if stop == "step" else None
+    while iteration < limit:
+        iteration += 1
+        before = system.solution()
+        move.residual = move.balance = 0.0
+        system.advance(move)
+        if stop == "step":
+            assert previous is not None
+            now = system.solution()
+            step = problem.multipliers(now) - problem.multipliers(previous)
+            previous = now
+            if float(np.linalg.norm(step)) <= tol:
+                outcome = Outcome.FINISHED
+                break
+        elif move.residual <= enough:
+            # Of the point before this step. Its multipliers may be negative by rounding: they are cut.
+            kept = _cut(problem, before, tol)
+            if float(problem.residual(kept).max()) <= tol or tightened == _TIGHTENINGS:
+                return _labelled(kept, iteration, Outcome.FINISHED)
+            enough, tightened = 0.1 * enough, tightened + 1
+        if monitor.listens and monitor.tell(
+            iteration, float(problem.objective(before)[0]), move.residual, move.balance
+        ):
+            outcome = Outcome.STOPPED
+            break
+    return _labelled(_cut(problem, system.solution(), tol), iteration, outcome)
+
+
+def _cut(problem: Problem, solution: Solution, tol: float) -> Solution:
+    """Return the solution with multipliers below zero, or beside zero, at zero, where that does no harm."""
+    if solution.beta is None:
+        return solution
+    y, residual = problem.targets, problem.residual(solution).max()
+    excess = problem.slack(problem.decision(solution))
+    beta = np.where((y * solution.beta > 0) & (y * excess > 0), solution.beta, 0.0)
+    bias = solution.bias if problem.bias.is_absent else beta.sum(axis=0) / problem.bias.penalty
+    cut = Solution(beta=beta, bias=bias)
+    return cut if problem.residual(cut).max() <= max(tol, float(residual)) else solution
+
+
+def _labelled(solution: Solution, n_iter: int, outcome: Outcome) -> Solution:
+    return Solution(
+        beta=solution.beta, primal=solution.primal, bias=solution.bias, n_iter=n_iter, outcome=outcome
+    )

@@ -1,0 +1,125 @@
+"""Free bias by an exact penalty: the relaxed paper's gradient system with a discontinuous right-hand side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from squaresvm.factors import CholeskyFactor
+from squaresvm.problem import Bias, Loss, Problem, columns_of
+from squaresvm.solution import Solution
+from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.options import check_between, check_callback
+from squaresvm.solvers.two_smo import column_start, ended, tell
+from squaresvm.typing import FloatArray
+
+__all__ = ["PenaltyFlow"]
+
+_MAX_ITER = 1000
+#: Length of an implicit step by default, times the largest C: each step leaves 1/101 of the error at most.
+_LENGTH = 100.0
+
+
+@dataclass(frozen=True)
+class PenaltyFlow:
+    """Follow beta' = y - H beta - penalty sgn(1'beta) 1, equations (45)-(46), to its rest point.
+
+    The right-hand side jumps where 1'beta = 0, which is where the solution lies, so explicit steps go back
+    and forth across it for ever. An implicit step of length tau is a small problem of its own,
+
+        (H + I/tau) beta_new = y + beta/tau - s 1,    s in penalty [-1, 1], = penalty sgn(1'beta_new) off 0
+
+    and has a closed form: s is what makes 1'beta_new vanish, cut at the penalty. One factor serves all steps.
+    The flow then slides along 1'beta = 0, and s is the bias.
+
+    The paper holds that any penalty will do. It does from |b| on; below, the flow rests at a point with
+    1'beta != 0 (at half of |b| the whole way). So wherever it comes to rest there, the penalty is doubled.
+
+    An iteration is an implicit step.
+
+    Parameters
+    ----------
+    penalty : float, optional
+        beta of (44) to begin with, greater than 0; by default the largest |y|.
+    step : float, optional
+        tau, greater than 0; by default 100 times the largest C.
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
+    """
+
+    penalty: float | None = None
+    step: float | None = None
+    callback: Callback | None = None
+    trace: bool = False
+
+    name = "penalty-flow"
+    solves = "the squared loss with a free bias"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        for name in ("penalty", "step"):
+            if getattr(self, name) is not None:
+                check_between(name, getattr(self, name), 0.0)
+        check_callback(self.callback, self.trace)
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return whether the loss is the squared one and the bias free."""
+        return problem.loss is Loss.SQUARED and problem.bias.is_free
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution of all columns of targets, one after the other."""
+        limit = _MAX_ITER if max_iter is None else max_iter
+        monitor = Monitor(self.callback, self.trace)
+        tau = _LENGTH * float(problem.costs.max()) if self.step is None else float(self.step)
+        operator, ridge = problem.operator, problem.ridge + 1.0 / tau
+        factor = CholeskyFactor.build(operator.store(), operator.slots, ridge, Bias.none())
+        found = []
+        for index in range(problem.n_columns):
+            monitor.column = index
+            first = column_start(problem, start, index)
+            found.append(self._flow(problem.column(index), factor, tau, first, tol, limit, monitor))
+        return columns_of(found, monitor.trace)
+
+    def _flow(
+        self,
+        problem: Problem,
+        factor: CholeskyFactor,
+        tau: float,
+        start: Solution,
+        tol: float,
+        limit: int,
+        monitor: Monitor,
+    ) -> Solution:
+        y = problem.targets[:, 0]
+        scale = float(np.abs(y).max()) or 1.0
+        penalty = scale if self.penalty is None else float(self.penalty)
+        assert start.beta is not None
+        beta, s = start.beta[:, 0].copy(), float(start.bias[0])
+        u = factor.bordered(np.ones((y.size, 1)))[0][:, 0]
+        iteration, reached = 0, False
+        while iteration < limit and not reached and not monitor.stopped:
+            iteration += 1
+            v = factor.bordered((y + beta / tau)[:, None])[0][:, 0]
+            wanted = float(v.sum() / u.sum())
+            s = min(max(wanted, -penalty), penalty)
+            new = v - s * u
+            new -= u * (new.sum() / u.sum()) if s == wanted else 0.0  # What rounding left of 1'beta.
+            # H new + s - y = (beta - new) / tau, by the step's own equation.
+            defect, beta = (beta - new) / tau, new
+            tell(problem, beta, s, defect, iteration, monitor)
+            if float(np.abs(defect).max()) <= tol * scale:
+                if abs(float(beta.sum())) > tol * float(np.abs(beta).sum()):
+                    penalty *= 2.0  # At rest, and not on 1'beta = 0.
+                    continue
+                reached = self._holds(problem, beta, s, tol)
+        return ended(beta, s, max(iteration, 1), reached, monitor)
+
+    @staticmethod
+    def _holds(problem: Problem, beta: FloatArray, s: float, tol: float) -> bool:
+        """Return whether the problem itself agrees: the step's equation holds to rounding only."""
+        return bool(problem.residual(Solution(beta=beta[:, None], bias=np.array([s]))).max() <= tol)

@@ -1,0 +1,140 @@
+"""Free bias without a constraint: the relaxed paper's substitution, Fletcher's exact penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from squaresvm.operators import RowCache
+from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.solution import Solution
+from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
+from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.options import check_between, check_callback, check_memory
+from squaresvm.solvers.two_smo import column_start, ended, tell
+from squaresvm.typing import FloatArray
+
+__all__ = ["Substitution"]
+
+#: Times that the search goes on with a tenth of the tolerance, where the certificate asks for more.
+_TIGHTENINGS = 6
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """Minimise 1/2 beta'W beta - d'beta by updates of 2SMO's kind; its minimum has 1'beta = 0 by itself.
+
+    (51) puts the multiplier of the constraint into the Lagrangian. With s = H 1, in signed multipliers,
+
+        W = H - (1 s' + s 1')/m + penalty 1 1',    d = y - mean(y),    b = (1'y - s'beta) / m
+
+    (58) has one more term, alpha (1 s' + s 1')/2, and the paper holds that it is positive semidefinite. It is
+    not (eigenvalues of -31 at alpha = 1, -3596 at alpha = 100), so alpha is 0 here. On the split {1, its
+    complement} W is block diagonal, so it is positive definite exactly for penalty > 1's / m^2.
+
+    An iteration is a sweep: as many updates as there are rows.
+
+    Parameters
+    ----------
+    penalty : float, optional
+        beta of (58), greater than 1'H1 / m^2, the mean entry of H; by default twice that.
+    memory : int, default=2**30
+        Bytes for rows of K, where K is not held whole.
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
+    """
+
+    penalty: float | None = None
+    memory: int = MEMORY
+    callback: Callback | None = None
+    trace: bool = False
+
+    name = "substitution"
+    solves = "the squared loss with a free bias"
+    by_rows = True
+
+    def __post_init__(self) -> None:
+        """Check the options; the lower bound of the penalty depends on the problem."""
+        if self.penalty is not None:
+            check_between("penalty", self.penalty, 0.0)
+        check_memory(self.memory)
+        check_callback(self.callback, self.trace)
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return whether the loss is the squared one and the bias free."""
+        return problem.loss is Loss.SQUARED and problem.bias.is_free
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution of all columns of targets, one after the other."""
+        limit = MAX_SWEEPS if max_iter is None else max_iter
+        monitor = Monitor(self.callback, self.trace)
+        rows = RowCache(problem.operator, self.memory)
+        sums = problem.operator.matmul(np.ones((problem.n_rows, 1)))[:, 0] + problem.ridge
+        penalty = self._penalty(float(sums.mean()) / problem.n_rows)
+        found = []
+        for index in range(problem.n_columns):
+            monitor.column = index
+            first = column_start(problem, start, index).beta
+            assert first is not None
+            search = _Search(problem.column(index), rows, first[:, 0], sums, penalty)
+            found.append(search.solve(tol, limit, monitor))
+        return columns_of(found, monitor.trace)
+
+    def _penalty(self, bound: float) -> float:
+        if self.penalty is None:
+            return 2.0 * max(bound, 0.0)
+        if not self.penalty > bound:
+            raise ValueError(
+                f"penalty must be greater than 1'H1 / m^2 = {bound:g}, or the substituted problem has no "
+                f"minimum; got {self.penalty!r}"
+            )
+        return float(self.penalty)
+
+
+class _Search:
+    """The substituted problem of one column."""
+
+    def __init__(
+        self, problem: Problem, rows: RowCache, start: FloatArray, sums: FloatArray, penalty: float
+    ) -> None:
+        share = sums / problem.n_rows
+        y = problem.targets[:, 0]
+        self._problem = problem
+        self._sums = sums
+        self._slope = penalty - share
+        self._descent = Descent(problem, rows, y - y.mean(), start.copy(), self._slope, share)
+
+    @property
+    def _bias(self) -> float:
+        """The bias by (51), with its sign turned: gamma there is minus b."""
+        return float((self._problem.targets[:, 0].sum() - self._sums @ self._descent.beta) / self._sums.size)
+
+    @property
+    def _rows(self) -> FloatArray:
+        """H beta + b - y: what the gradient is when 1'beta has vanished."""
+        return np.asarray(self._descent.gradient - self._descent.beta.sum() * self._slope)
+
+    def solve(self, tol: float, limit: int, monitor: Monitor) -> Solution:
+        """Return the solution of the column."""
+        problem, descent = self._problem, self._descent
+        scale = max(float(np.abs(problem.targets).max()), np.finfo(float).tiny)
+
+        def watch() -> bool:
+            return tell(problem, descent.beta, self._bias, self._rows, descent.sweeps, monitor)
+
+        reached, enough = False, 0.5 * tol * scale
+        for _ in range(_TIGHTENINGS):
+            if monitor.stopped or not descent.run(enough, limit, watch):
+                break
+            beta = descent.beta
+            balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())
+            reached = balanced and float(np.abs(self._rows).max()) <= tol * scale
+            if reached:
+                break
+            enough *= 0.1
+        return ended(descent.beta, self._bias, max(descent.sweeps, 1), reached, monitor)

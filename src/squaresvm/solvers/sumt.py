@@ -1,0 +1,100 @@
+"""Free bias as the limit of penalised ones: the relaxed paper's sequence of 2SMO problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from squaresvm.operators import RowCache
+from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.solution import Solution
+from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
+from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.options import check_between, check_callback, check_memory
+from squaresvm.solvers.two_smo import BiasApart, column_start, ended, tell
+
+__all__ = ["Sumt"]
+
+_MAX_ITER = 1000
+#: A is not lowered below this: where 1'beta does not vanish by then, it is not A that keeps it.
+_LEAST_A = 1e-100
+
+
+@dataclass(frozen=True)
+class Sumt:
+    """Solve the relaxed problem (42) for A, rho A, rho^2 A, ..., until 1'beta vanishes.
+
+    Each problem starts from the solution of the one before. 2SMO keeps the bias apart here, whatever A is: so
+    a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no more
+    than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, which the search ends with; (43),
+    b from any one row, is not needed.
+
+    An iteration is one value of A. The trace has 1'beta, the paper's lambda'y, of each.
+
+    Parameters
+    ----------
+    A0 : float, default=1e4
+        The first A, greater than 0.
+    rho : float, default=0.1
+        Between 0 and 1, both excluded. The paper takes 0.9.
+    memory : int, default=2**30
+        Bytes for rows of K, where K is not held whole.
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
+    """
+
+    A0: float = 1e4
+    rho: float = 0.1
+    memory: int = MEMORY
+    callback: Callback | None = None
+    trace: bool = False
+
+    name = "sumt"
+    solves = "the squared loss with a free bias"
+    by_rows = True
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_between("A0", self.A0, 0.0)
+        check_between("rho", self.rho, 0.0, 1.0)
+        check_memory(self.memory)
+        check_callback(self.callback, self.trace)
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return whether the loss is the squared one and the bias free."""
+        return problem.loss is Loss.SQUARED and problem.bias.is_free
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution of all columns of targets, one after the other."""
+        limit = _MAX_ITER if max_iter is None else max_iter
+        monitor = Monitor(self.callback, self.trace)
+        rows = RowCache(problem.operator, self.memory)
+        ones: Descent | None = None
+        found = []
+        for index in range(problem.n_columns):
+            monitor.column = index
+            search = BiasApart(problem.column(index), rows, column_start(problem, start, index), ones)
+            ones = search.ones
+            found.append(self._search(search, tol, limit, monitor))
+        return columns_of(found, monitor.trace)
+
+    def _search(self, search: BiasApart, tol: float, limit: int, monitor: Monitor) -> Solution:
+        problem, A, reached, iteration = search.problem, float(self.A0), False, 0
+        scale = max(float(np.abs(problem.targets).max()), np.finfo(float).tiny)
+        while iteration < limit and not reached and not monitor.stopped:
+            A *= 1.0 if iteration == 0 else self.rho  # Step 4.
+            iteration += 1
+            solved = search.run(A, tol * scale, MAX_SWEEPS, Monitor())
+            beta, b = search.at(A)
+            tell(problem, beta, b, search.gradient(b), iteration, monitor)
+            # Step 3: 1'beta by the certificate's measure, relative to |beta|_1.
+            balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())
+            reached = solved and balanced
+            if not solved or A < _LEAST_A:
+                break
+        return ended(*search.at(0.0 if reached else A), max(iteration, 1), reached, monitor)
