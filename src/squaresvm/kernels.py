@@ -183,7 +183,10 @@ class Kernel:
     @staticmethod
     def _call(function: KernelFunction, X: Matrix, Z: Matrix) -> FloatArray:
         try:
-            block = np.array(function(X, Z), dtype=np.float64)
+            values = np.asarray(function(X, Z))
+            if np.iscomplexobj(values):
+                raise ValueError("it returned complex values")
+            block = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"the callable kernel failed on rows of shape {X.shape} and {Z.shape}: {error}"

@@ -20,11 +20,12 @@ from sklearn.utils.validation import (
 
 from squaresvm.estimators.parameters import (
     check_flag,
-    check_integer,
     check_kernel,
     check_positive,
+    check_random_state_parameter,
     check_solver,
     check_stopping,
+    check_verbose,
 )
 from squaresvm.estimators.state import Settings, State, make_operator, train, weigh
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
@@ -148,7 +149,8 @@ class SquareSVM(BaseEstimator):
         check_kernel(self.kernel, self.gamma, self.degree, self.coef0)
         check_stopping(self.tol, self.max_iter)
         check_flag("fit_intercept", self.fit_intercept)
-        check_integer("verbose", int(self.verbose), 0)
+        check_random_state_parameter(self.random_state)
+        check_verbose(self.verbose)
         check_solver(self.solver)
 
     @property

@@ -6,11 +6,21 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from squaresvm.choose import SOLVERS
 from squaresvm.kernels import KERNEL_NAMES
 
-__all__ = ["check_flag", "check_kernel", "check_positive", "check_solver", "check_stopping"]
+__all__ = [
+    "check_flag",
+    "check_integer",
+    "check_kernel",
+    "check_positive",
+    "check_random_state_parameter",
+    "check_solver",
+    "check_stopping",
+    "check_verbose",
+]
 
 
 def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
@@ -38,7 +48,8 @@ def check_integer(name: str, value: Any, least: int) -> int:
 
 def check_kernel(kernel: Any, gamma: Any, degree: Any, coef0: Any) -> None:
     """Raise a ValueError unless the kernel and its parameters are usable."""
-    if not callable(kernel) and kernel not in (*KERNEL_NAMES, "precomputed"):
+    known = isinstance(kernel, str) and kernel in (*KERNEL_NAMES, "precomputed")
+    if not known and not callable(kernel):
         names = ", ".join(repr(name) for name in (*KERNEL_NAMES, "precomputed"))
         raise ValueError(f"kernel must be one of {names}, or a callable; got {kernel!r}")
     if isinstance(gamma, str):
@@ -59,6 +70,22 @@ def check_solver(solver: Any) -> None:
             raise ValueError(f"solver must be one of {names}; got {solver!r}")
     elif not hasattr(solver, "solve") or not hasattr(solver, "accepts"):
         raise ValueError(f"solver must be a name or a solver object; got {solver!r}")
+
+
+def check_random_state_parameter(random_state: Any) -> None:
+    """Raise a ValueError unless `random_state` is a seed, a RandomState or None."""
+    try:
+        check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            f"random_state must be an integer, a RandomState or None; got {random_state!r}"
+        ) from None
+
+
+def check_verbose(verbose: Any) -> None:
+    """Raise a ValueError unless `verbose` is a flag or a level of at least 0."""
+    if not isinstance(verbose, bool | np.bool_):
+        check_integer("verbose", verbose, 0)
 
 
 def check_stopping(tol: Any, max_iter: Any) -> None:

@@ -112,8 +112,10 @@ class MomentsFactor:
         total, mean = self.moments.total, self.moments.mean
         A = bias.penalty
         self._total = A + total
-        self._pull = 0.0 * mean if bias.is_absent else total / (A + total) * mean
-        left = total if bias.is_absent else total * A / (A + total)
+        # Without rows a free bias has nothing to go by, and stays where it is.
+        self._has_bias = not bias.is_absent and self._total > 0.0
+        self._pull = total / self._total * mean if self._has_bias else 0.0 * mean
+        left = total * A / self._total if self._has_bias else total
         self._matrix = np.asfortranarray(self.moments.scatter + left * np.outer(mean, mean))
         self._matrix[np.diag_indices(mean.size)] += 1.0
         self._factor = self._matrix.copy(order="F")
@@ -127,7 +129,7 @@ class MomentsFactor:
         w = np.array(p - np.outer(self._pull, q), order="F")
         solve_triangular_in_place(self._factor, w)
         solve_triangular_in_place(self._factor, w, transpose=True)
-        if self.bias.is_absent:
+        if not self._has_bias:
             return w, np.zeros_like(q)
         return w, q / self._total - self._pull @ w
 
@@ -140,14 +142,14 @@ class MomentsFactor:
     def gradient(self, w: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the gradient of the objective at (w, b), from the sums alone."""
         moments = self.moments
-        pull = 0.0 * b if self.bias.is_absent else self.bias.penalty * b
         slack = moments.total * (moments.target - moments.mean @ w - b)
-        return w - moments.response + moments.scatter @ w - np.outer(moments.mean, slack), pull - slack
+        in_w = w - moments.response + moments.scatter @ w - np.outer(moments.mean, slack)
+        return in_w, np.zeros_like(b) if self.bias.is_absent else self.bias.penalty * b - slack
 
     def leverage(self, Z: Matrix) -> FloatArray:
         """Return (z_i, 1)' inv(Hessian) (z_i, 1) of each row of Z."""
         m, n = Z.shape
-        leverage = np.full(m, 0.0 if self.bias.is_absent else 1.0 / self._total)
+        leverage = np.full(m, 1.0 / self._total if self._has_bias else 0.0)
         for part in row_blocks(m, n):
             block = Z[part]
             rows = block.toarray() if sp.issparse(block) else block

@@ -12,13 +12,18 @@ from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
+from squaresvm.solvers.monitor import Callback, Monitor
 from squaresvm.solvers.newton import search_in_w
+from squaresvm.solvers.options import check_callback, check_choice, check_count
 from squaresvm.solvers.sesqui_smo import BoundedDescent
+from squaresvm.solvers.switched import SwitchedSystem
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["ActiveSet"]
 
 _MAX_ITER = 500
+#: Attempts to solve the equalities of a set with more digits.
+_IMPROVEMENTS = 3
 #: From this many rows on, compiled coordinate updates find a first set: below, compiling would cost more.
 _COORDINATE_ROWS = 2001
 #: Violation at which the coordinate updates hand over, and updates a row they may take.
@@ -35,10 +40,36 @@ class ActiveSet:
 
     The iterate is f at the rows, |w|^2 and b, not beta: where K is rank-deficient, sums of multipliers of
     several sets collect parts from the null space of K that are 1e6 times larger than the answer.
+
+    Parameters
+    ----------
+    n_sv_max : int, optional
+        The paper's cap on the rows in a factor, at least 2. The search begins with as many rows, stratified
+        by class, and takes in others in decreasing order of their errors. A cap below the true number of
+        support vectors would end at a wrong answer without a word: where it is met, it is doubled.
+    reuse : {'hybrid', 'switches', 'refactor'}, default='hybrid'
+        What becomes of the factor of the last set: updated where few rows change and made anew where many do;
+        always updated, by the paper's adjacent switches (64); or always made anew.
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
     """
+
+    n_sv_max: int | None = None
+    reuse: str = "hybrid"
+    callback: Callback | None = None
+    trace: bool = False
 
     name = "active-set"
     solves = "the squared hinge with any bias"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.n_sv_max is not None:
+            check_count("n_sv_max", self.n_sv_max, 2)
+        check_choice("reuse", self.reuse, ("hybrid", "switches", "refactor"))
+        check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge."""
@@ -49,18 +80,32 @@ class ActiveSet:
     ) -> Solution:
         """Return the solution of all columns of targets, each from its own column of `start`."""
         limit = _MAX_ITER if max_iter is None else max_iter
+        monitor = Monitor(self.callback, self.trace)
         found = []
         for index in range(problem.n_columns):
+            monitor.column = index
             column = problem.column(index)
+            system = self._system(column)
             if start is not None:
                 beta = problem.multipliers(start)[:, [index]]
                 first: Solution | None = Solution(beta=beta, bias=start.bias[[index]])
-            else:
+            elif self.n_sv_max is None:
                 first = _coordinate_start(column)
+            else:
+                first = None
             point = _at(column, first) if first is not None else _Iterate.origin(column)
-            searched = _search(column, tol, limit, point, EqualitySystem(column))
-            found.append(_through_features(column, tol, limit, searched))
-        return columns_of(found)
+            if self.n_sv_max is not None and self.n_sv_max < problem.n_rows:
+                searched, growths = _capped(column, tol, limit, point, system, self.n_sv_max, monitor)
+            else:
+                searched, growths = _search(column, tol, limit, point, system, monitor=monitor), 0
+            solution = _through_features(column, tol, limit, searched)
+            found.append(replace(solution, work={**system.work, "growths": float(growths)}))
+        return columns_of(found, monitor.trace)
+
+    def _system(self, problem: Problem) -> EqualitySystem | SwitchedSystem:
+        if self.reuse == "switches":
+            return SwitchedSystem(problem)
+        return EqualitySystem(problem, reuse=self.reuse == "hybrid")
 
 
 @dataclass
@@ -103,23 +148,28 @@ def _search(
     tol: float,
     limit: int,
     point: _Iterate,
-    system: EqualitySystem,
+    system: EqualitySystem | SwitchedSystem,
     counted: BoolArray | None = None,
+    monitor: Monitor | None = None,
 ) -> Solution:
     """Return the solution of one column, over the rows that are `counted`: all, as a rule."""
     y, counted = problem.targets[:, 0], _everyone(problem) if counted is None else counted
     best, least = Solution(beta=np.zeros((problem.n_rows, 1)), bias=np.zeros(1)), np.inf
-    active = (y * point.decision < 1.0) & counted
+    active, tried = (y * point.decision < 1.0) & counted, set[bytes]()
     iteration = 0
     while iteration < limit:
         iteration += 1
         beta, bias = system.solve(active, point.bias)
-        target, residual = _judged(problem, beta, bias, counted)
-        if system.is_updated and _equality_error(problem, active, target, beta) > 1e-3 * tol:
-            beta, bias = system.rebuild(active)
-            target, residual = _judged(problem, beta, bias, counted)
+        target, residual, error = _judged(problem, beta, bias, counted)
+        for _ in range(_IMPROVEMENTS):
+            if error <= 1e-3 * tol:
+                break
+            beta, bias = system.improve(active)
+            target, residual, error = _judged(problem, beta, bias, counted)
         if residual < least:
             best, least = Solution(beta=beta[:, None], bias=np.array([bias])), residual
+        if monitor is not None and _tell(problem, beta, target, residual, iteration, monitor):
+            break
         if least <= 1e-3 * tol or np.array_equal((y * target.decision < 1.0) & counted, active):
             break
         # w'w_target = sum_i beta_i w'phi(x_i): no kernel values are needed.
@@ -128,10 +178,73 @@ def _search(
         point = point.move(target, inner, t)
         moved = (y * point.decision < 1.0) & counted
         if t == 0.0 or np.array_equal(moved, active):
-            break  # Rows on the margin change sides by rounding alone: no better set can be told.
+            # The line search is lost in rounding. The paper's own step is what is left, once for each set.
+            point, moved = target, (y * target.decision < 1.0) & counted
+            if moved.tobytes() in tried:
+                break
+            tried.add(moved.tobytes())
         active = moved
-    outcome = Outcome.MAX_ITER if iteration == limit and least > tol else Outcome.FINISHED
-    return Solution(beta=best.beta, bias=best.bias, n_iter=iteration, outcome=outcome)
+    outcome = Outcome.MAX_ITER if iteration >= limit and least > tol else Outcome.FINISHED
+    if monitor is not None and monitor.stopped:
+        outcome = Outcome.STOPPED
+    return Solution(beta=best.beta, bias=best.bias, n_iter=max(iteration, 1), outcome=outcome)
+
+
+def _tell(
+    problem: Problem, beta: FloatArray, point: _Iterate, residual: float, iteration: int, monitor: Monitor
+) -> bool:
+    if not monitor.listens:
+        return False
+    solution = Solution(beta=beta[:, None], bias=np.array([point.bias]))
+    objective = float(problem.objective_at(solution, point.decision[:, None])[0])
+    return monitor.tell(iteration, objective, residual, float(beta.sum()))
+
+
+def _capped(
+    problem: Problem,
+    tol: float,
+    limit: int,
+    point: _Iterate,
+    system: EqualitySystem | SwitchedSystem,
+    cap: int,
+    monitor: Monitor,
+) -> tuple[Solution, int]:
+    """Return the solution with no more than `cap` rows in a factor, and how often the cap was doubled.
+
+    The problem on the rows of a working set is solved; its support rows stay, others make room for the rows
+    outside that have the largest errors. So the objective of the working set only grows, and the search ends.
+    """
+    y, iterations, growths = problem.targets[:, 0], 0, 0
+    working = _stratified(y, cap)
+    while True:
+        found = _search(problem, tol, limit - iterations, point, system, working, monitor)
+        iterations += found.n_iter
+        point = _at(problem, found)
+        assert found.beta is not None
+        used = found.beta[:, 0] != 0.0
+        errors = np.where(used, -np.inf, 1.0 - y * point.decision)
+        wanted = (errors > 1e-3 * tol) & ~working
+        if not wanted.any() or found.outcome is not Outcome.FINISHED or iterations >= limit:
+            break
+        if cap - int(used.sum()) < min(int(wanted.sum()), max(1, cap // 10)):
+            cap, growths = 2 * cap, growths + 1
+        worst = np.argsort(-np.where(wanted, errors, -np.inf), kind="stable")
+        working = used.copy()
+        working[worst[: min(cap - int(used.sum()), int(wanted.sum()))]] = True
+    if iterations >= limit and wanted.any() and found.outcome is Outcome.FINISHED:
+        found = replace(found, outcome=Outcome.MAX_ITER)
+    return replace(found, n_iter=iterations), growths
+
+
+def _stratified(y: FloatArray, count: int) -> BoolArray:
+    """Return `count` rows or so, the same share of each class, evenly spread over the rows."""
+    chosen = np.zeros(y.size, dtype=bool)
+    for side in (y > 0, y <= 0):
+        members = np.flatnonzero(side)
+        take = min(members.size, max(1, round(count * members.size / y.size)))
+        if members.size:
+            chosen[members[np.linspace(0, members.size - 1, take).round().astype(np.intp)]] = True
+    return chosen
 
 
 def _through_features(problem: Problem, tol: float, limit: int, found: Solution) -> Solution:
@@ -158,17 +271,21 @@ def _everyone(problem: Problem) -> BoolArray:
     return np.ones(problem.n_rows, dtype=bool)
 
 
-def _judged(problem: Problem, beta: FloatArray, bias: float, counted: BoolArray) -> tuple[_Iterate, float]:
-    """Return the point of multipliers that solve the equalities, and the residual of the rows counted."""
+def _judged(
+    problem: Problem, beta: FloatArray, bias: float, counted: BoolArray
+) -> tuple[_Iterate, float, float]:
+    """Return the point of multipliers, the residual of the rows counted, and the error of the equalities."""
     solution = Solution(beta=beta[:, None], bias=np.array([bias]))
     point = _at(problem, solution)
     residual = float(problem.residual_at(solution, point.decision[:, None], counted)[0])
     # On the active rows f = y - beta/C - b to the last digit, which K beta does not give at large C; and
     # |w|^2 = beta'(f - b) from there.
     active = beta != 0.0
-    point.decision[active] = (problem.targets[:, 0] - problem.ridge * beta)[active]
+    wanted = (problem.targets[:, 0] - problem.ridge * beta)[active]
+    error = float(np.abs(point.decision[active] - wanted).max(initial=0.0))
+    point.decision[active] = wanted
     point.norm = max(float(beta @ (point.decision - bias)), 0.0)
-    return point, residual
+    return point, residual, error
 
 
 def _at(problem: Problem, solution: Solution) -> _Iterate:
@@ -177,12 +294,6 @@ def _at(problem: Problem, solution: Solution) -> _Iterate:
     assert solution.beta is not None
     norm = float(solution.beta[:, 0] @ (decision - bias))
     return _Iterate(decision, bias, max(norm, 0.0))
-
-
-def _equality_error(problem: Problem, active: BoolArray, point: _Iterate, beta: FloatArray) -> float:
-    """Return how far the active rows are from the equalities that were solved for."""
-    defect = point.decision + problem.ridge * beta - problem.targets[:, 0]
-    return float(np.abs(defect[active]).max(initial=0.0))
 
 
 def _line_search(

@@ -26,16 +26,22 @@ class EqualitySystem:
     ----------
     problem : Problem
         With one column of targets.
+    reuse : bool, default=True
+        Whether to update the factor where few rows come and go.
 
     Attributes
     ----------
     is_updated : bool
         Whether the factor was updated since it was made, and so may have lost digits.
+    work : dict
+        Operations spent on factors, and those that factoring each set anew would have taken.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, reuse: bool = True) -> None:
         self.problem = problem
         self.is_updated = False
+        self.work = {"factor": 0.0, "refactoring": 0.0}
+        self._reuse = reuse
         self._operator: SubsetOperator | None = None
         self._factor: CholeskyFactor | None = None
         self._solution: Solution | None = None
@@ -52,7 +58,8 @@ class EqualitySystem:
                 self.problem.n_rows
             ), bias  # Nothing but 1/2 |w|^2 is left: go towards w = 0 and keep b.
         leave, come = self._changes(active)
-        few = min(_FEW, int(_FEW_SHARE * active.sum()))
+        few = min(_FEW, int(_FEW_SHARE * active.sum())) if self._reuse else 0
+        self.work["refactoring"] += float(active.sum()) ** 3 / 3.0
         if self._factor is None or leave.size + come.size > few or not self._update(leave, come):
             self.rebuild(active)
         return self._expanded()
@@ -67,6 +74,8 @@ class EqualitySystem:
     def _update(self, leave: IntArray, come: IntArray) -> bool:
         """Update the factor; return False where it is too close to singular for that."""
         self.is_updated = True
+        # Two triangular solves for the columns of each row, and as much again for the correction.
+        self.work["factor"] += 4.0 * (leave.size + come.size) * float(self.rows.size) ** 2
         try:
             self._leave(leave)
             self._come(come)
@@ -84,6 +93,7 @@ class EqualitySystem:
     def rebuild(self, active: BoolArray) -> tuple[FloatArray, float]:
         """Factor anew; return beta over all rows, and b."""
         rows = np.flatnonzero(active)
+        self.work["factor"] += float(rows.size) ** 3 / 3.0
         problem = self.problem
         self._factor = self._operator = None  # Free the old one before the new one is made.
         operator = SubsetOperator(problem.operator, rows)
@@ -92,6 +102,15 @@ class EqualitySystem:
         self._operator = operator
         self._solution = self._factor.solve(problem.targets[rows])
         self.is_updated = False
+        return self._expanded()
+
+    def improve(self, active: BoolArray) -> tuple[FloatArray, float]:
+        """Return beta and b with more digits: by a new factor after updates, else by refinement."""
+        if self.is_updated:
+            return self.rebuild(active)
+        assert self._factor is not None
+        assert self._solution is not None
+        self._solution = self._factor.refine(self._solution, self.problem.targets[self.rows])
         return self._expanded()
 
     def _leave(self, positions: IntArray) -> None:
@@ -139,6 +158,6 @@ class EqualitySystem:
 
     def copy(self) -> EqualitySystem:
         """Return a system that starts from this one; both may change as long as neither is repaired."""
-        other = EqualitySystem(self.problem)
+        other = EqualitySystem(self.problem, self._reuse)
         other._operator, other._factor, other._solution = self._operator, self._factor, self._solution
         return other

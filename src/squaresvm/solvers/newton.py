@@ -87,7 +87,7 @@ def search_in_w(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limi
         if least <= 1e-3 * tol or t == 0.0 or stalled:
             break
     outcome = Outcome.MAX_ITER if iteration == limit and least > tol else Outcome.FINISHED
-    if least > tol:
+    if least > tol and outcome is Outcome.FINISHED:
         best = _polished(problem, best, least)
     return replace(best, n_iter=iteration, outcome=outcome)
 
