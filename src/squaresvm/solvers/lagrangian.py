@@ -154,7 +154,9 @@ class _Linear:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._Z: Matrix = problem.operator.features
+        features = problem.operator.features
+        assert features is not None
+        self._Z: Matrix = features
         self._costs = problem.costs
         nothing = np.zeros((problem.n_rows, 0))
         self._factor = MomentsFactor(Moments.of(self._Z, self._costs, nothing), problem.bias)

@@ -26,9 +26,9 @@ class Sumt:
     """Solve the relaxed problem (42) for A, rho A, rho^2 A, ..., until 1'beta vanishes.
 
     Each problem starts from the solution of the one before. 2SMO keeps the bias apart here, whatever A is: so
-    a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no more
-    than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, which the search ends with; (43),
-    b from any one row, is not needed.
+    a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no
+    more than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, where the search ends;
+    (43), b from any one row, is not needed.
 
     An iteration is one value of A. The trace has 1'beta, the paper's lambda'y, of each.
 

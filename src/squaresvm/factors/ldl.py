@@ -1,0 +1,106 @@
+"""L D L' of K + diag(1/C) over an ordered set of rows, reused from one set to the next (RLSSVM paper, 5.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.lapack import (
+    NotPositiveDefiniteError,
+    cholesky_in_place,
+    multiply_add,
+    solve_triangular_in_place,
+)
+from squaresvm.typing import FloatArray, IntArray
+
+__all__ = ["LDLFactor"]
+
+
+class LDLFactor:
+    """A = L D L', equation (60), of a set of rows that come at the end and leave from anywhere.
+
+    A row that leaves is switched with the next one, (64), until it stands at the end, and is cut off there.
+    Rows that come are appended by (61), many at once. L has its unit diagonal stored.
+
+    Attributes
+    ----------
+    size : int
+        Number of rows.
+    work : float
+        Floating-point operations so far, switches counted as the paper does.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.work = 0.0
+        self._L = np.empty((0, 0), order="F")
+        self._D = np.empty(0)
+
+    def factorise(self, A: FloatArray) -> None:
+        """Factor A anew."""
+        self.size = 0
+        self.append(np.empty((0, A.shape[0])), A)
+
+    def append(self, cross: FloatArray, corner: FloatArray) -> None:
+        """Append rows by (61).
+
+        Parameters
+        ----------
+        cross : ndarray of shape (size, q)
+            A between the rows held and the new ones.
+        corner : ndarray of shape (q, q)
+            A of the new rows, its diagonal with 1/C.
+        """
+        n, q = cross.shape
+        self._reserve(n + q)
+        rows = np.array(cross, order="F")
+        solve_triangular_in_place(self._L[:n, :n], rows)  # D L_new', column by column.
+        below = np.array(corner, order="F")
+        scaled = rows / self._D[:n, None]
+        multiply_add(below, np.asfortranarray(rows.T), np.asfortranarray(scaled), alpha=-1.0)
+        try:
+            cholesky_in_place(below)
+        except NotPositiveDefiniteError as error:
+            raise NotPositiveSemidefiniteError(
+                f"the kernel matrix plus diag(1/C) is not positive definite (first seen at row {n + error.row}), "
+                "so the problem is not convex: choose a positive semidefinite kernel, or a smaller C"
+            ) from error
+        roots = np.diagonal(below).copy()
+        self._L[n : n + q, :n] = scaled.T
+        self._L[n : n + q, n : n + q] = np.tril(below) / roots
+        self._D[n : n + q] = roots**2
+        self.size = n + q
+        self.work += float(q) * n**2 + float(q) ** 2 * n + float(q) ** 3 / 3.0
+
+    def remove(self, positions: IntArray) -> IntArray:
+        """Switch rows out; return where each row that is left stood before, in the new order."""
+        from squaresvm.factors.compiled import switch_out
+
+        order = np.arange(self.size)
+        last = np.sort(positions)[::-1].astype(np.intp)
+        self.work += float(switch_out(self._L, self._D, order, last, self.size))
+        self.size -= positions.size
+        return order[: self.size]
+
+    def solve(self, rhs: FloatArray) -> FloatArray:
+        """Return inv(A) rhs by forward and backward substitution, (62)."""
+        out = np.array(rhs, order="F")
+        L = self._L[: self.size, : self.size]
+        solve_triangular_in_place(L, out)
+        out /= self._D[: self.size, None]
+        solve_triangular_in_place(L, out, transpose=True)
+        return out
+
+    def matrix(self) -> FloatArray:
+        """Return L D L', to check it against what was factored."""
+        L = np.tril(self._L[: self.size, : self.size])
+        return np.asarray((L * self._D[: self.size]) @ L.T)
+
+    def _reserve(self, size: int) -> None:
+        if size <= self._D.size:
+            return
+        capacity = size + size // 8 + 8
+        L, D = np.empty((capacity, capacity), order="F"), np.empty(capacity)
+        L[: self.size, : self.size] = self._L[: self.size, : self.size]
+        D[: self.size] = self._D[: self.size]
+        self._L, self._D = L, D
