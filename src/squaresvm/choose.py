@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from squaresvm.operators import OnDemandOperator
+from squaresvm.operators.on_demand import available_memory
 from squaresvm.problem import Loss, Problem
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
@@ -14,7 +16,12 @@ from squaresvm.solvers.substitution import Substitution
 from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
 
-__all__ = ["SOLVERS", "choose"]
+__all__ = ["SOLVERS", "choose", "wants_rows"]
+
+#: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
+_MEMORY_SHARE = 0.7
+#: Rows of a first active set, where the kernel matrix is not held.
+_FIRST_SET = 2000
 
 #: Solvers by the name that ``solver=`` takes.
 SOLVERS: dict[str, Solver] = {
@@ -64,14 +71,50 @@ def choose(problem: Problem, requested: str | Solver) -> tuple[Solver, str]:
     return solver, "asked for by name"
 
 
+def wants_rows(requested: str | Solver, n_rows: int) -> bool:
+    """Return whether K of so many rows is better computed row by row than held.
+
+    Parameters
+    ----------
+    requested : str or Solver
+        As in `choose`.
+    n_rows : int
+
+    Returns
+    -------
+    bool
+        For a solver that works on rows, whether K takes more than the memory that it was given; for
+        ``'auto'``, whether K takes most of the memory that is free.
+    """
+    size = 8 * n_rows**2
+    if isinstance(requested, str):
+        if requested == "auto":
+            return size > _MEMORY_SHARE * available_memory()
+        requested = SOLVERS[requested]
+    return getattr(requested, "by_rows", False) and size > getattr(requested, "memory", 0)
+
+
 def _features(problem: Problem) -> str:
     if problem.operator.features is not None:
         return ", linear"
     return ", reached through a kernel matrix"
 
 
+def _by_rows(problem: Problem) -> tuple[Solver, str]:
+    """Return the solver for a kernel matrix that is not held."""
+    size = f"{problem.n_rows} rows, whose kernel matrix does not fit the free memory"
+    if problem.loss is Loss.SQUARED:
+        solver: Solver = Substitution() if problem.bias.is_free else TwoSmo()
+        return solver, f"squared loss, {size}: updates need a row of it at a time"
+    if problem.bias.is_free:
+        return ActiveSet(n_sv_max=_FIRST_SET), f"squared hinge, {size}: active sets need that of support rows"
+    return SesquiSmo(), f"squared hinge, {size}: updates need a row of it at a time"
+
+
 def _automatic(problem: Problem) -> tuple[Solver, str]:
     features = problem.operator.features
+    if isinstance(problem.operator, OnDemandOperator) and not problem.operator.is_held:
+        return _by_rows(problem)
     if problem.loss is Loss.SQUARED:
         if features is not None:
             return Direct(), (

@@ -301,6 +301,14 @@ class SquareSVM(BaseEstimator):
         return self._fitted("certificate_").certificate
 
     @property
+    def trace_(self) -> tuple[Any, ...]:
+        """What the solver told of each iteration, where it was asked to by ``trace=True``."""
+        trace = self._fitted("trace_").solution.trace
+        if trace is None:
+            raise AttributeError("trace_ exists only with a solver that keeps it: TwoSmo(trace=True) does")
+        return trace
+
+    @property
     def ids_(self) -> np.ndarray[Any, Any]:
         """Id of each row held, in the order in which they are held."""
         return self._fitted("ids_").rows.ids.values

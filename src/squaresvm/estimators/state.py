@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from squaresvm.choose import choose
+from squaresvm.choose import choose, wants_rows
 from squaresvm.kernels import Kernel
 from squaresvm.operators import (
     DenseOperator,
     LinearOperator,
+    OnDemandOperator,
     Operator,
     PrecomputedOperator,
     ProximalOperator,
@@ -262,6 +263,8 @@ def make_operator(rows: Rows, held: IntArray, weights: FloatArray, settings: Set
         operator = PrecomputedOperator(X if held.size == rows.count else X[:, held])
     elif settings.is_linear and X.shape[1] < X.shape[0]:
         return LinearOperator(X)
+    elif wants_rows(settings.solver, X.shape[0]) and not settings.proximal:
+        operator = OnDemandOperator(settings.kernel, X)
     else:
         operator = DenseOperator(settings.kernel, X)
     return ProximalOperator(operator, weights) if settings.proximal else operator

@@ -14,7 +14,7 @@ __all__ = ["switch_out"]
 
 @njit(cache=True, nogil=True)
 def switch_out(L: FloatArray, D: FloatArray, order: IntArray, positions: IntArray, size: int) -> float:
-    """Move the rows at `positions`, largest first, behind the last by switches (64); return the operations."""
+    """Move the rows at `positions`, largest first, behind the last by switches (64); return their cost."""
     work = 0.0
     end = size - 1
     for first in positions:

@@ -1,4 +1,4 @@
-"""L D L' of K + diag(1/C) over an ordered set of rows, reused from one set to the next (RLSSVM paper, 5.2)."""
+"""L D L' of K + diag(1/C) over an ordered set of rows, reused from set to set (RLSSVM paper, 5.2)."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class LDLFactor:
             cholesky_in_place(below)
         except NotPositiveDefiniteError as error:
             raise NotPositiveSemidefiniteError(
-                f"the kernel matrix plus diag(1/C) is not positive definite (first seen at row {n + error.row}), "
-                "so the problem is not convex: choose a positive semidefinite kernel, or a smaller C"
+                f"the kernel matrix plus diag(1/C) is not positive definite (first seen at row {n + error.row}"
+                "), so the problem is not convex: choose a positive semidefinite kernel, or a smaller C"
             ) from error
         roots = np.diagonal(below).copy()
         self._L[n : n + q, :n] = scaled.T
