@@ -171,9 +171,7 @@ def solve(K, y, costs, loss, A):
         assert _residual(dual, beta, bias, loss) < Decimal("1e-25"), "the oracle itself failed"
         decision = dual.K @ beta + bias
         objective = _objective(dual, beta, bias, decision, loss)
-    return Answer(
-        beta.astype(np.float64), float(bias), decision.astype(np.float64), float(objective)
-    )
+    return Answer(beta.astype(np.float64), float(bias), decision.astype(np.float64), float(objective))
 
 
 def _objective(dual, beta, bias, decision, loss):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import oracle
 import scipy.sparse as sp
 
+import oracle
 from squaresvm.kernels import Kernel
 from squaresvm.operators import (
     DenseOperator,
@@ -98,9 +98,7 @@ def _named(name):
 
 
 def _linear(convert):
-    return lambda X, weights: Case(
-        LinearOperator(convert(X)), oracle.kernel_matrix("linear", X, X)
-    )
+    return lambda X, weights: Case(LinearOperator(convert(X)), oracle.kernel_matrix("linear", X, X))
 
 
 def _wide(X, weights):

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
-import problems
 import pytest
 import scipy.sparse as sp
 
+import problems
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Status
 
 CLASSIFIERS = [LSSVC, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC]
@@ -219,9 +219,13 @@ def test_ids(cls, ids, message):
 
 
 def test_a_solver_that_does_not_fit():
-    message = "solver 'direct' solves the squared loss with any bias; this is the squared hinge with free bias"
+    message = (
+        "solver 'direct' solves the squared loss with any bias; this is the squared hinge with free bias"
+    )
     refused(fitted(RLSSVC, solver="direct"), message + ".*Solvers that fit: 'active-set'", X, Y)
-    message = "solver 'active-set' solves the squared hinge.*; this is the squared loss.*Solvers that fit: 'direct'"
+    message = (
+        "solver 'active-set' solves the squared hinge.*; this is the squared loss.*Solvers that fit: 'direct'"
+    )
     refused(fitted(LSSVC, solver="active-set"), message, X, Y)
     refused(fitted(LSSVC, solver="newton"), "solver 'newton' solves linear models", X, Y)
 
@@ -278,7 +282,10 @@ class TestKernels:
     @pytest.mark.parametrize(
         ("function", "message"),
         [
-            (lambda a, b: np.ones((3, 3)), r"returned shape \(3, 3\) for \d+ and \d+ rows; it must return shape"),
+            (
+                lambda a, b: np.ones((3, 3)),
+                r"returned shape \(3, 3\) for \d+ and \d+ rows; it must return shape",
+            ),
             (lambda a, b: np.full((len(a), len(b)), np.nan), "the callable kernel returned NaN or infinity"),
             (lambda a, b: "no numbers", "the callable kernel failed on rows of shape"),
             (lambda a: a, "the callable kernel failed on rows of shape .*takes 1 positional argument"),

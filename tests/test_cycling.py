@@ -1,17 +1,17 @@
 """Must show 5: random problems on which the RLSSVM paper's own iteration goes round in circles.
 
 theory.md 7: S -> S(e(S)) has no line search, so it can return to a set that it has seen. And where K is
-rank-deficient, as linear and cubic kernels of few columns are, multipliers carried from set to set collect parts
-from the null space of K that swamp the answer.
+rank-deficient, as linear and cubic kernels of few columns are, multipliers carried from set to set collect
+parts from the null space of K that swamp the answer.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import oracle
-import problems
 import pytest
 
+import oracle
+import problems
 from squaresvm.choose import SOLVERS
 from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator, LinearOperator

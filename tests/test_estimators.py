@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
-import problems
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+import oracle
+import problems
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Status
 
 #: Estimator class -> loss and penalty of the bias, at parameters away from the defaults.
@@ -239,9 +239,14 @@ class TestRegression:
             model = LSSVR(kernel=kernel).fit([[1.0, 2.0]], [5.0])
             np.testing.assert_allclose(model.predict([[1.0, 2.0], [-3.0, 0.0]]), 5.0, rtol=1e-12)
 
-    def test_constant_values(self):
-        model = LSSVR().fit(problems.rows(m=M), np.full(M, -7.0))
-        np.testing.assert_allclose(model.predict(problems.rows(m=5, seed=1)), -7.0, rtol=1e-10)
+    @pytest.mark.parametrize("value", [-7.0, 0.1, 1e6])
+    @pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
+    @pytest.mark.parametrize("kernel", KERNELS)
+    def test_constant_values(self, kernel, C, value):
+        """beta is zero but for rounding, and rounding is no reason for a warning."""
+        model = LSSVR(C=C, **kernel_parameters(kernel))
+        model.fit(problems.rows(m=M), np.full(M, value), sample_weight=problems.weights_of("mixed", M))
+        np.testing.assert_allclose(model.predict(problems.rows(m=5, seed=1)), value, rtol=1e-9)
         assert model.certificate_.status in (Status.CONVERGED, Status.PRECISION)
 
     def test_integer_and_boolean_targets(self):
@@ -321,9 +326,10 @@ def test_too_few_iterations_warn_and_stay_honest(kernel):
     assert model.certificate_.status is Status.MAX_ITER
     assert model.certificate_.residual > 1e-6
     assert model.n_iter_ == 1
-    assert model.certificate_.gap >= model.certificate_.objective - RLSSVC(
-        kernel=kernel, C=1e6
-    ).fit(X, y).certificate_.objective
+    assert (
+        model.certificate_.gap
+        >= model.certificate_.objective - RLSSVC(kernel=kernel, C=1e6).fit(X, y).certificate_.objective
+    )
 
 
 def test_refit_resolves_anew_and_fit_forgets_the_past(binary):

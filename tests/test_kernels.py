@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 import scipy.sparse as sp
 from sklearn.metrics import pairwise
 from sklearn.svm import SVC
 
+import oracle
 from squaresvm.kernels import KERNEL_NAMES, Kernel, scale_gamma
 
 PARAMETERS = {"gamma": 0.3, "degree": 4, "coef0": 0.7}
@@ -122,7 +122,10 @@ class TestCallable:
     @pytest.mark.parametrize(
         ("function", "message"),
         [
-            (lambda a, b: np.ones((len(b), len(a))), r"returned shape \(7, 11\).*must return shape \(11, 7\)"),
+            (
+                lambda a, b: np.ones((len(b), len(a))),
+                r"returned shape \(7, 11\).*must return shape \(11, 7\)",
+            ),
             (lambda a, b: np.ones(len(a)), r"returned shape \(11,\).*must return shape \(11, 7\)"),
             (lambda a, b: np.full((len(a), len(b)), np.nan), "returned NaN or infinity"),
             (lambda a, b: "nothing", r"failed on rows of shape \(11, 4\) and \(7, 4\)"),
@@ -173,7 +176,10 @@ class TestAugmented:
     def test_equals_the_extra_column(self, name, form):
         X, Z = data()
         wide_X, wide_Z = (np.hstack([a, np.full((len(a), 1), -1.0)]) for a in (X, Z))
-        function = (lambda a, b: np.asarray((a @ b.T).todense() if sp.issparse(a) else a @ b.T) ** 2)
+
+        def function(a, b):
+            return np.asarray((a @ b.T).todense() if sp.issparse(a) else a @ b.T) ** 2
+
         kernel = Kernel(function if name == "callable" else name, **PARAMETERS)
         expected = kernel(wide_X, wide_Z)
         augmented, with_bias = kernel.augmented()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
-import problems
 import pytest
 import scipy.sparse as sp
 
+import oracle
+import problems
 from squaresvm.kernels import Kernel
 from squaresvm.operators import (
     DenseOperator,
@@ -15,6 +15,7 @@ from squaresvm.operators import (
     LinearOperator,
     PrecomputedOperator,
     ProximalOperator,
+    SubsetOperator,
 )
 
 M = 19
@@ -82,31 +83,82 @@ def test_features_are_a_factor_of_k(case):
 
 
 class TestStore:
-    def test_holds_k_above_and_a_copy_in_the_room_below(self, case):
-        store = case.operator.store()
-        upper, lower = np.triu_indices(M), np.tril_indices(M)
-        np.testing.assert_allclose(store.kernel[upper], case.K[upper], **CLOSE)
-        np.testing.assert_allclose(store.room[lower], case.K[lower], **CLOSE)
-        np.testing.assert_allclose(store.diagonal, np.diagonal(case.K), **CLOSE)
-        assert case.operator.store() is store
+    """K in one buffer, with room in the other triangle to lend."""
 
-    def test_survives_a_tenant_in_the_room(self, case, b):
-        store = case.operator.store()
-        lower = np.tril_indices(M)
-        store.room[lower] = np.nan
-        np.testing.assert_allclose(store.matmul(b), case.K @ b, **CLOSE)
-        np.testing.assert_allclose(store.magnitude(b), np.abs(case.K) @ np.abs(b), **CLOSE)
-        rows = np.array([3, 18, 0])
-        np.testing.assert_allclose(store.block(rows, rows), case.K[np.ix_(rows, rows)], **CLOSE)
-        np.testing.assert_allclose(case.operator.matmul(b), case.K @ b, **CLOSE)
-        store.copy_kernel_to_room()
-        np.testing.assert_allclose(store.room[lower], case.K[lower], **CLOSE)
+    LOWER = np.tril_indices(M)
 
-    def test_one_buffer_of_one_row_more_than_columns(self):
-        store = KernelStore(6, lambda rows, columns: np.eye(6)[rows, columns])
-        assert np.shares_memory(store.kernel, store.room)
-        assert store.kernel.base is store.room.base
-        assert store.kernel.base.nbytes == 6 * 7 * 8
+    def test_lends_k_to_be_overwritten_as_often_as_asked(self, case, b):
+        store = case.operator.store()
+        for _ in range(3):
+            room = store.lend()
+            np.testing.assert_allclose(room[self.LOWER], case.K[self.LOWER], **CLOSE)
+            room[self.LOWER] = np.nan  # What a tenant leaves behind.
+            np.testing.assert_allclose(store.matmul(b), case.K @ b, **CLOSE)
+            np.testing.assert_allclose(store.magnitude(b), np.abs(case.K) @ np.abs(b), **CLOSE)
+            np.testing.assert_allclose(store.diagonal, np.diagonal(case.K), **CLOSE)
+            np.testing.assert_allclose(store.column(7), case.K[:, 7], **CLOSE)
+
+    @pytest.mark.parametrize("lent_first", [False, True])
+    def test_blocks_of_any_shape(self, case, lent_first):
+        if not lent_first:
+            case.operator.matmul(np.ones((M, 1)))  # K is held whole until somebody wants the room.
+        store = case.operator.store()
+        for rows, columns in (([3, 18, 0], [5]), ([4], [18, 4, 2]), ([1, 1], [0, 1])):
+            block = store.block(np.array(rows), np.array(columns))
+            np.testing.assert_allclose(block, case.K[np.ix_(rows, columns)], **CLOSE)
+
+    def test_lending_changes_no_answer_of_the_operator(self, case, b):
+        expected = case.operator.matmul(b)
+        case.operator.store().lend()[self.LOWER] = np.nan
+        np.testing.assert_allclose(case.operator.matmul(b), expected, **CLOSE)
+        np.testing.assert_allclose(case.operator.diagonal(), np.diagonal(case.K), **CLOSE)
+
+    def test_takes_the_memory_of_one_square_matrix(self):
+        m = 400
+        store = KernelStore(m, lambda rows, columns: np.eye(m)[rows, columns])
+        room = store.lend()
+        assert np.shares_memory(room, store.room(m))
+        assert room.base.nbytes < 1.15 * 8 * m * m
+
+    def test_rows_come_and_go(self, block_size):
+        """Slots are emptied, taken again, and added behind the last, with the room lent or not."""
+        X = problems.rows(m=30)
+        K = problems.cauchy(X, X)
+        for lent in (False, True):
+            store = KernelStore(M, lambda rows, columns: K[:M, :M][rows, columns], lent=lent)
+            store.clear(np.array([4, 9]))
+            now = K[:M, :M].copy()
+            now[[4, 9]] = now[:, [4, 9]] = 0.0
+            np.testing.assert_allclose(store.matmul(np.eye(M)), now, **CLOSE)
+            slots, new = np.array([9, M, M + 1]), np.array([20, 21, 22])
+            cross = K[:M, new].copy()
+            cross[[4, 9]] = 0.0
+            store.put(slots, cross, K[np.ix_(new, new)])
+            taken = np.arange(M + 2)
+            taken[slots] = new
+            expected = K[np.ix_(taken, taken)].copy()
+            expected[4] = expected[:, 4] = 0.0
+            np.testing.assert_allclose(store.matmul(np.eye(M + 2)), expected, **CLOSE)
+            np.testing.assert_allclose(
+                store.lend()[np.tril_indices(M + 2)], expected[np.tril_indices(M + 2)], **CLOSE
+            )
+
+
+def test_an_operator_of_some_rows(case, b):
+    """What an active set works on: it shrinks and grows in its own store."""
+    rows = np.array([2, 3, 5, 8, 13, 1])
+    part = SubsetOperator(case.operator, rows)
+    np.testing.assert_allclose(part.matmul(b[rows]), case.K[np.ix_(rows, rows)] @ b[rows], **CLOSE)
+    part = part.shrunk(np.array([True, False, True, True, False, True]))
+    part, cross, corner = part.grown(np.array([17, 0, 4]))
+    now = np.array([2, 5, 8, 1, 17, 0, 4])
+    assert part.rows.tolist() == now.tolist()
+    np.testing.assert_allclose(cross, case.K[np.ix_([2, 5, 8, 1], [17, 0, 4])], **CLOSE)
+    np.testing.assert_allclose(corner, case.K[np.ix_([17, 0, 4], [17, 0, 4])], **CLOSE)
+    np.testing.assert_allclose(part.matmul(b[now]), case.K[np.ix_(now, now)] @ b[now], **CLOSE)
+    np.testing.assert_allclose(part.diagonal(), np.diagonal(case.K)[now], **CLOSE)
+    everything = np.arange(now.size)
+    np.testing.assert_allclose(part.block(everything, everything), case.K[np.ix_(now, now)], **CLOSE)
 
 
 class TestNewRows:
@@ -131,7 +183,9 @@ class TestNewRows:
         X, new = problems.rows(m=M), problems.rows(m=7, seed=1)
         beta = np.random.default_rng(2).normal(size=(M, 2))
         operator = LinearOperator(form(X))
-        np.testing.assert_allclose(operator.cross(form(new), operator.expand(beta)), new @ X.T @ beta, **CLOSE)
+        np.testing.assert_allclose(
+            operator.cross(form(new), operator.expand(beta)), new @ X.T @ beta, **CLOSE
+        )
 
     def test_precomputed(self):
         K, new = np.eye(M), np.random.default_rng(1).normal(size=(7, M))
@@ -155,7 +209,7 @@ def test_the_callers_matrix_is_never_written_to():
     K = problems.cauchy(problems.rows(m=M), problems.rows(m=M))
     kept = K.copy()
     operator = PrecomputedOperator(K)
-    operator.store().room[:] = 0.0
+    operator.store().lend()[:] = 0.0
     operator.block(np.arange(M), np.arange(M))[:] = 0.0
     operator.matmul(np.ones((M, 1)))[:] = 0.0
     assert np.array_equal(K, kept)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import oracle
-import problems
 import pytest
 from scipy.optimize import minimize
+
+import oracle
+import problems
 
 LOSS_AND_BIAS = [
     pytest.param(loss, A, id=f"{loss}-{bias}")

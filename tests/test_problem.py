@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
-import problems
 import pytest
 
+import oracle
+import problems
 from squaresvm.operators import LinearOperator, PrecomputedOperator
 from squaresvm.problem import Bias
 from squaresvm.solution import Outcome, Solution, Status
@@ -217,8 +217,11 @@ class TestStatus:
         expected = 100 * EPS * size / np.abs(y).max()
         assert problem.rounding(solution_of(beta, b, 0.0))[0] == pytest.approx(expected, rel=1e-12)
 
-    def test_a_number_that_is_not_one_never_converges(self):
-        assert self.judged(np.nan, 1e-6)[0].status is Status.MAX_ITER
+    @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+    @pytest.mark.parametrize("away", [np.nan, np.inf], ids=["nan", "inf"])
+    def test_a_number_that_is_not_one_is_no_success(self, away):
+        """An infinite residual is not within rounding, even where that is infinite too."""
+        assert self.judged(away, 1e-6)[0].status is Status.MAX_ITER
 
     def test_every_status_says_what_to_do(self):
         texts = {status.advice for status in Status}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Status
@@ -100,7 +100,9 @@ def test_names_of_labels_do_not_matter(fit):
     model, X, y, weights = fit
     model.fit(X, y, sample_weight=weights)
     renamed = np.array([{"a": 10, "b": 20, "c": 30}[label] for label in y])
-    np.testing.assert_array_equal(values(refit(model, X, renamed, sample_weight=weights), X), values(model, X))
+    np.testing.assert_array_equal(
+        values(refit(model, X, renamed, sample_weight=weights), X), values(model, X)
+    )
     if len(set(y)) == 2:
         opposite = refit(model, X, -renamed, sample_weight=weights)
         np.testing.assert_allclose(values(opposite, X), -values(model, X), rtol=0, atol=1e-6)
@@ -119,6 +121,15 @@ def test_certificates_are_honest(fit):
 
 
 @given(fits(least=1, classes=[LSSVR]))
+@example(
+    # beta is 0 but for rounding, of which |1'beta| / |beta|_1 must not be made.
+    (
+        LSSVR(C=0.7, degree=2, gamma=0.3, kernel="poly", tol=1e-9),
+        np.array([[3.0]]),
+        np.array([3.0]),
+        np.array([0.5]),
+    )
+)
 def test_regression_follows_a_shift_and_a_scale_of_y(fit):
     """f is linear in y, and a free bias takes up any constant."""
     model, X, y, weights = fit
@@ -139,6 +150,7 @@ def test_regression_on_one_row(row, value, model):
         np.testing.assert_allclose(model.predict([row, [5.0] * len(row)]), value, rtol=0, atol=1e-9)
         return
     x = np.array(row)
-    gamma = 1.0 if model.gamma == "scale" and x.var() == 0 else 1 / (x.size * x.var()) if model.gamma == "scale" else 0.3
+    scale = 1.0 if x.var() == 0 else 1 / (x.size * x.var())
+    gamma = scale if model.gamma == "scale" else model.gamma
     k = {"linear": x @ x, "poly": (gamma * x @ x + model.coef0) ** model.degree}.get(model.kernel, 1.0)
     np.testing.assert_allclose(at_row, value * k / (k + 1 / model.C), rtol=1e-8, atol=1e-12)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import problems
 import pytest
 import scipy.sparse as sp
 
+import problems
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 
 CLASSIFIERS = [LSSVC, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC]
