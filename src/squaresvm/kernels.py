@@ -48,6 +48,12 @@ def inner_products(X: Matrix, Z: Matrix) -> FloatArray:
     return np.asarray(X, dtype=np.float64) @ np.asarray(Z, dtype=np.float64).T
 
 
+def squared_norms(X: Matrix) -> FloatArray:
+    """Return |x_i|^2 in float64, whatever the rows' own type."""
+    wide = X.astype(np.float64, copy=False)
+    return np.asarray(row_norms(wide, squared=True), dtype=np.float64)
+
+
 def scale_gamma(X: Matrix, weights: FloatArray) -> float:
     """Return 1 / (n_features * weighted variance of all entries of X), the meaning of ``'scale'``.
 
@@ -75,7 +81,7 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
     n = X.shape[1]
     mean = float(share @ np.asarray(X.sum(axis=1), dtype=np.float64).ravel()) / n
     if sp.issparse(X):
-        second = float(share @ row_norms(X, squared=True)) / n
+        second = float(share @ squared_norms(X)) / n
         variance = second - mean**2
     else:
         # Around the mean: the difference of two large numbers would lose all digits.
@@ -85,7 +91,19 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
             for i in range(0, dense.shape[0], 4096)
         )
         variance /= n
-    return 1.0 / (n * variance) if variance > 0 else 1.0
+    # Of constant rows rounding leaves a variance that is not quite zero.
+    rounding = (8.0 * np.finfo(np.float64).eps * mean) ** 2
+    return float(1.0 / (n * variance)) if variance > rounding else 1.0
+
+
+def _for_distances(X: Matrix) -> Matrix:
+    """Return rows in float64, and with the 32-bit indices that compiled distances ask for."""
+    wide = X.astype(np.float64, copy=False)
+    if not sp.issparse(wide) or wide.indices.dtype == np.int32:
+        return wide
+    return sp.csr_matrix(
+        (wide.data, wide.indices.astype(np.int32), wide.indptr.astype(np.int32)), shape=wide.shape
+    )
 
 
 def _integer_power(base: FloatArray, degree: int) -> FloatArray:
@@ -161,7 +179,7 @@ class Kernel:
         if self.function == "rbf":
             return self._rbf(X, Z)
         if self.function == "laplacian":
-            distances = manhattan_distances(X, Z).astype(np.float64, copy=False)
+            distances = manhattan_distances(_for_distances(X), _for_distances(Z))
             distances *= -self.gamma
             return np.asarray(np.exp(distances, out=distances), dtype=np.float64)
         affine = inner_products(X, Z)
@@ -174,8 +192,8 @@ class Kernel:
     def _rbf(self, X: Matrix, Z: Matrix) -> FloatArray:
         block = inner_products(X, Z)
         block *= 2.0 * self.gamma
-        block -= self.gamma * row_norms(X, squared=True).astype(np.float64)[:, None]
-        block -= self.gamma * row_norms(Z, squared=True).astype(np.float64)[None, :]
+        block -= self.gamma * squared_norms(X)[:, None]
+        block -= self.gamma * squared_norms(Z)[None, :]
         # A squared distance is not negative, whatever rounding says.
         np.minimum(block, 0.0, out=block)
         return np.exp(block, out=block)
@@ -214,6 +232,24 @@ class Kernel:
             return replace(self, coef0=self.coef0 + self.gamma), False
         return self, self.function == "linear"
 
+    def check_range(self, X: Matrix) -> None:
+        """Raise a ValueError where kernel values of these rows would be too large for float64."""
+        if callable(self.function):
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            # No value of the kernel is larger than the largest on its diagonal; distances are up to 4 times.
+            size = 4.0 * squared_norms(X)
+            if self.function != "linear":
+                size = self.gamma * size + abs(self.coef0)
+            if self.function == "poly":
+                size = size ** max(self.degree, 1)
+        if not np.isfinite(size).all():
+            row = int(np.flatnonzero(~np.isfinite(size))[0])
+            raise ValueError(
+                f"kernel values of row {row} are too large for float64 (its largest entry is "
+                f"{abs(X[row]).max():g}): scale the columns"
+            )
+
     def diagonal(self, X: Matrix) -> FloatArray:
         """Return k(x_i, x_i) for each row."""
         m = X.shape[0]
@@ -222,8 +258,8 @@ class Kernel:
         if callable(self.function):
             pieces = [np.diag(self(X[i : i + 32], X[i : i + 32])) for i in range(0, m, 32)]
             return np.concatenate(pieces) if pieces else np.empty(0)
-        squares = row_norms(X, squared=True).astype(np.float64)
+        squares = squared_norms(X)
         if self.function == "linear":
-            return np.asarray(squares, dtype=np.float64)
+            return squares
         affine = self.gamma * squares + self.coef0
         return _integer_power(affine, self.degree) if self.function == "poly" else np.tanh(affine)

@@ -346,7 +346,7 @@ class Problem:
     def _status(self, solution: Solution, residual: FloatArray, tol: float) -> Status:
         if np.all(residual <= tol):
             return Status.CONVERGED
-        if np.all((residual <= tol) | (residual <= self.rounding(solution))):
+        if np.isfinite(residual).all() and np.all((residual <= tol) | (residual <= self.rounding(solution))):
             return Status.PRECISION
         return Status.STOPPED if solution.outcome is Outcome.STOPPED else Status.MAX_ITER
 

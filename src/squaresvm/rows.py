@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -105,9 +106,9 @@ class Ids:
             except TypeError:
                 return None
         # Arrival numbers are sorted: no dictionary of millions of ids for one request.
-        if not isinstance(value, int) or not 0 <= value < self.arrivals:
+        if not isinstance(value, Integral) or not 0 <= int(value) < self.arrivals:
             return None
-        position = int(np.searchsorted(self.values, value))
+        position = int(np.searchsorted(self.values, int(value)))
         here = position < self.values.size and self.values[position] == value
         return position if here else None
 
@@ -160,9 +161,13 @@ def _as_id_array(ids: Iterable[Hashable]) -> np.ndarray[Any, Any]:
 LARGE_BYTES = 64 * 2**20
 
 
-def owned(X: Matrix) -> Matrix:
-    """Return rows that the caller cannot change: a copy, unless they are large."""
-    return X if _bytes(X) > LARGE_BYTES else X.copy()
+def owned(X: Matrix, given: Any) -> tuple[Matrix, bool]:
+    """Return rows that the caller cannot change, a copy unless they are large, and whether they are ours."""
+    if _bytes(X) <= LARGE_BYTES:
+        return X.copy(), True
+    theirs = given.data if sp.issparse(given) else given
+    mine = X.data if sp.issparse(X) else X
+    return X, not np.may_share_memory(mine, np.asarray(theirs))
 
 
 def _bytes(X: Matrix) -> int:
@@ -184,6 +189,8 @@ class Rows:
     ids : Ids
     alive : ndarray, optional
         Which rows of a large `base` are still held; None: all.
+    is_owned : bool, default=True
+        Whether `base` is nobody else's.
     """
 
     base: Matrix
@@ -191,6 +198,7 @@ class Rows:
     weights: FloatArray
     ids: Ids
     alive: BoolArray | None = None
+    is_owned: bool = True
 
     @property
     def count(self) -> int:
@@ -213,20 +221,37 @@ class Rows:
             return self.base[positions]
         return self.base[np.flatnonzero(self.alive)[positions]]
 
-    def without(self, positions: IntArray) -> Rows:
-        """Return the rows less those at `positions`, as copies; large features are struck out only."""
+    def without(self, positions: IntArray, *, strike: bool = False) -> Rows:
+        """Return the rows less those at `positions`, as copies.
+
+        With `strike`, large features are not copied: where they are ours, zeros are written over the rows
+        that leave; the caller's own are only marked, until `compact`.
+        """
         keep = np.ones(self.count, dtype=bool)
         keep[positions] = False
         rest = replace(self, y=self.y[keep], weights=self.weights[keep], ids=self.ids.without(keep))
-        if _bytes(self.base) <= LARGE_BYTES:
-            return replace(rest, base=self.X[keep], alive=None)
+        if not strike or _bytes(self.base) <= LARGE_BYTES:
+            return replace(rest, base=self.X[keep], alive=None, is_owned=True)
         alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
-        alive[np.flatnonzero(alive)[positions]] = False
+        gone = np.flatnonzero(alive)[positions]
+        alive[gone] = False
         return replace(rest, alive=alive)
+
+    def erase(self, rest: Rows) -> None:
+        """Write zeros over the features of rows that `rest`, made by `without`, no longer holds."""
+        if rest.alive is None or rest.base is not self.base or not self.is_owned:
+            return
+        for row in np.flatnonzero(~rest.alive):
+            if sp.issparse(self.base):
+                self.base.data[self.base.indptr[row] : self.base.indptr[row + 1]] = 0.0
+            else:
+                self.base[row] = 0.0
 
     def compact(self) -> Rows:
         """Return the rows with no reference to features of rows that have left."""
-        return self if self.alive is None else replace(self, base=self.base[self.alive], alive=None)
+        if self.alive is None:
+            return self
+        return replace(self, base=self.base[self.alive], alive=None, is_owned=True)
 
     def joined(self, new: Rows) -> Rows:
         """Return these rows and new ones behind them; `new.ids` names them all."""
@@ -238,4 +263,5 @@ class Rows:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without rows that have left, and without what can be computed again."""
         rest = self.compact()
-        return {"base": rest.base, "y": rest.y, "weights": rest.weights, "ids": rest.ids, "alive": None}
+        kept = {"base": rest.base, "y": rest.y, "weights": rest.weights, "ids": rest.ids}
+        return {**kept, "alive": None, "is_owned": True}

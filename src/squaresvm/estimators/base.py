@@ -166,6 +166,7 @@ class SquareSVM(BaseEstimator):
     ) -> Rows:
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
+        given = X
         X, y = validate_data(self, X, y, **self._array_rules(), **self._target_rules())
         X = canonical_csr(X)
         if self._is_precomputed:
@@ -175,8 +176,8 @@ class SquareSVM(BaseEstimator):
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         count = y.shape[0]
         named = Ids.numbered(count) if ids is None else Ids.given(ids, count)
-        held = X if self._is_precomputed else owned(X)
-        return Rows(held, np.array(y), weights, named)
+        base, is_owned = (X, False) if self._is_precomputed else owned(X, given)
+        return Rows(base, np.array(y), weights, named, is_owned=is_owned)
 
     @staticmethod
     def _array_rules() -> dict[str, Any]:

@@ -204,6 +204,7 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     held: IntArray = np.flatnonzero(weights > 0)
     if held.size == 0:
         raise ValueError("all rows have weight zero: there is nothing to learn from")
+    check_costs(settings.C, weights[held], held)
     classes = find_classes(rows.y[held], settings)
     if operator is None:
         operator = make_operator(rows, held, weights[held], settings)
@@ -215,6 +216,16 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     state.__dict__["problem"] = problem  # The cache of the property: it has been built above.
     warn_unless_converged(state)
     return state
+
+
+def check_costs(C: float, weights: FloatArray, rows: IntArray) -> None:
+    """Raise a ValueError where C times the weight of a row, or its inverse, is out of range."""
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        costs = C * weights
+        usable = np.isfinite(costs) & np.isfinite(1.0 / costs)
+    if not usable.all():
+        row = int(rows[np.flatnonzero(~usable)[0]])
+        raise ValueError(f"C times the weight of row {row} is out of the range of float64: choose another C")
 
 
 def warn_unless_converged(state: State) -> None:
@@ -258,6 +269,8 @@ def features(rows: Rows, held: IntArray) -> Matrix:
 def make_operator(rows: Rows, held: IntArray, weights: FloatArray, settings: Settings) -> Operator:
     """Return the operator of the rows in `held`."""
     X = features(rows, held)
+    if settings.kernel is not None:
+        settings.kernel.check_range(X)
     operator: StoredOperator
     if settings.kernel is None:
         operator = PrecomputedOperator(X if held.size == rows.count else X[:, held])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from squaresvm.estimators import sums
-from squaresvm.estimators.state import State, encode, features, find_classes
+from squaresvm.estimators.state import Settings, State, encode, features, find_classes
 from squaresvm.estimators.steps import step_for
 from squaresvm.operators import StoredOperator
 from squaresvm.rows import Rows
@@ -66,24 +66,27 @@ def forget(state: State, positions: IntArray) -> Update:
     """
     if positions.size >= state.rows.count:
         raise ValueError("forgetting all rows would leave no model: discard the estimator instead")
-    rest = state.rows.without(positions)
+    rest = state.rows.without(positions, strike=state.solution.primal is not None)
     inside = np.sort(positions[state.weights[positions] > 0])
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
         return _without_effect(state, rest)
     classes = _remaining_classes(state, rest, inside)
+    settings = _settings_without(state, classes)
     if sums.apply_to(state):
         after, residual, sampled, refactored = sums.forget(state, inside, rest, classes)
-        return Update(after, residual, sampled, refactored)
+        after = replace(after, settings=settings)
+        return Update(after, residual, sampled, refactored, lambda: state.rows.erase(rest))
     keep = np.ones(state.held.size, dtype=bool)
     keep[np.searchsorted(state.held, inside)] = False
-    step, unsolved = step_for(state), replace(state, rows=rest, classes=classes)
+    step, unsolved = step_for(state), replace(state, rows=rest, classes=classes, settings=settings)
     same = classes is state.classes
     targets = state.problem.targets[keep] if same else encode(rest.y[unsolved.held], classes)
     step.forget(keep, features(unsolved.rows, unsolved.held), targets, same)
     operator, gone = state.problem.operator, np.flatnonzero(~keep)
 
     def wipe() -> None:
+        state.rows.erase(rest)
         if isinstance(operator, StoredOperator):
             operator.clear(gone)
 
@@ -129,6 +132,15 @@ def learn(state: State, rows: Rows, added: Rows, kernel_values: Matrix | None) -
     )
     step.learn(X, weights[counts], targets, same)
     return _finished(unsolved, step, _nothing)
+
+
+def _settings_without(state: State, classes: np.ndarray[Any, Any] | None) -> Settings:
+    """Return the settings without the weights of classes that are gone: their labels are gone with them."""
+    weights = state.settings.class_weight
+    if classes is state.classes or classes is None or not weights:
+        return state.settings
+    kept = {label: weight for label, weight in weights.items() if label in set(classes.tolist())}
+    return replace(state.settings, class_weight=kept)
 
 
 def _without_effect(state: State, rows: Rows) -> Update:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from squaresvm.estimators import updates
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.estimators.state import State, warn_unless_converged
+from squaresvm.estimators.state import State, check_costs, warn_unless_converged
 from squaresvm.factors import CholeskyFactor
 from squaresvm.leave_one_out import leave_one_out
 from squaresvm.receipt import Receipt
@@ -64,7 +64,10 @@ class Updating(SquareSVM):
         with _REQUESTS:
             state = self._state
             X, y = self._check_new_rows(state, X, y)
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = _check_weights(sample_weight, X)
+            check_costs(state.settings.C, weights[weights > 0], np.flatnonzero(weights > 0))
+            if state.settings.kernel is not None:
+                state.settings.kernel.check_range(X)
             named = state.rows.ids.extended(ids, y.shape[0])
             precomputed = state.settings.kernel is None
             base = np.empty((y.shape[0], 0)) if precomputed else X
@@ -197,3 +200,13 @@ class Updating(SquareSVM):
         if self.__sklearn_is_fitted__():
             self.flush()
         return super().__getstate__()
+
+
+def _check_weights(sample_weight: npt.ArrayLike | None, X: Matrix) -> FloatArray:
+    """Return the weights of new rows, which may all be zero: the rows are held then, and no more."""
+    if sample_weight is not None and not np.any(np.asarray(sample_weight)):
+        none = np.zeros(np.shape(sample_weight))
+        _check_sample_weight(none + 1.0, X)
+        return none
+    checked: FloatArray = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return checked

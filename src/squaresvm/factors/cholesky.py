@@ -133,7 +133,12 @@ class CholeskyFactor:
 
     def solve(self, targets: FloatArray) -> Solution:
         """Return the solution of H beta + b = targets, 1'beta = A b."""
-        return self._balanced(*self.bordered(targets))
+        if not self.bias.is_free:
+            return self._balanced(*self.bordered(targets))
+        # A free bias takes any constant: without it, all but constant targets give multipliers, not rounding.
+        middle = 0.5 * (targets.max(axis=0) + targets.min(axis=0))
+        solution = self._balanced(*self.bordered(targets - middle))
+        return replace(solution, bias=solution.bias + middle)
 
     def bordered(self, rhs: FloatArray, border: FloatArray | float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Return (beta, b) of (1): for a unit vector and no border, a column of N and what is beside it."""
@@ -222,7 +227,9 @@ class CholeskyFactor:
         correction = columns @ inverse_root.T
         shrunk = ones - correction @ (inverse_root @ ones[gone])
         shrunk[gone] = 0.0
-        factor = replace(self, slots=self.slots[keep], ones=shrunk)._correct(correction, -1.0)
+        ridge = self.ridge.copy()
+        ridge[gone] = 1.0
+        factor = replace(self, slots=self.slots[keep], ridge=ridge, ones=shrunk)._correct(correction, -1.0)
         return factor, replace(left, factor=factor)
 
     def append(

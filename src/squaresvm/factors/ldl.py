@@ -62,8 +62,9 @@ class LDLFactor:
             cholesky_in_place(below)
         except NotPositiveDefiniteError as error:
             raise NotPositiveSemidefiniteError(
-                f"the kernel matrix plus diag(1/C) is not positive definite (first seen at row {n + error.row}"
-                "), so the problem is not convex: choose a positive semidefinite kernel, or a smaller C"
+                "the kernel matrix plus diag(1/C) is not positive definite (first seen at row "
+                f"{n + error.row}), so the problem is not convex: choose a positive semidefinite kernel, or "
+                "a smaller C"
             ) from error
         roots = np.diagonal(below).copy()
         self._L[n : n + q, :n] = scaled.T

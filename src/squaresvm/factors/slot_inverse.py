@@ -62,7 +62,7 @@ class SlotInverse:
         self.version = 0
         self.jitter = 0.0
         self._served = 0
-        self.pending = np.empty((0, 2 * PENDING_LIMIT), order="F")
+        self.pending = np.zeros((0, 2 * PENDING_LIMIT), order="F")
 
     def covers(self, extent: int) -> bool:
         """Return whether the room stands for the inverse over the first `extent` slots."""
@@ -84,6 +84,7 @@ class SlotInverse:
 
         self.jitter = cholesky_with_jitter(room, diagonal, refill)
         self._served = 0
+        self.pending[:] = 0.0
         self.form = Form.CHOLESKY
 
     def solve(self, rhs: FloatArray, extent: int) -> FloatArray:

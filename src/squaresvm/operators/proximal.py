@@ -75,5 +75,7 @@ class ProximalOperator(StoredOperator):
         return both, product[:held], product[held:]
 
     def clear(self, rows: IntArray) -> None:
-        """Write zeros where these rows were in the store of K."""
+        """Write zeros where these rows were in the store of K, and over K W K', which they are all over."""
         self.inner.clear(rows)
+        if self._store is not None:
+            self._store.erase()

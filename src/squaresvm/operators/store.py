@@ -174,6 +174,12 @@ class KernelStore:
         for slot in slots:
             self._set(int(slot), nothing)
 
+    def erase(self) -> None:
+        """Write zeros over all of K, and leave the room as it is."""
+        kernel = self._kernel
+        for j in range(self.size):
+            kernel[: j + 1, j] = 0.0
+
     def _set(self, slot: int, column: FloatArray) -> None:
         kernel = self._kernel
         kernel[: slot + 1, slot] = column[: slot + 1]
@@ -189,6 +195,6 @@ class KernelStore:
 
 
 def _allocate(n_rows: int) -> FloatArray:
-    """Return a buffer with room for some more rows; pages that are never touched cost nothing."""
+    """Return a buffer of zeros with room for some more rows; pages that are never touched cost nothing."""
     capacity = n_rows + n_rows // 32 + 8
-    return np.empty((capacity + 1, capacity), order="F")
+    return np.zeros((capacity + 1, capacity), order="F")

@@ -21,8 +21,6 @@ __all__ = ["BoundedDescent", "SesquiSmo"]
 
 #: Pairs are moved where A times the mean diagonal of H is less than this.
 _SMALL_A = 0.3
-#: Sweeps between two extrapolations: under bounds the active set has to settle first.
-_EVERY = 3
 #: An extrapolation is given up where it would push more than this share of the rows across their bound.
 _CLIPPED = 0.1
 _REFRESHES = 10
@@ -155,18 +153,18 @@ class BoundedDescent:
             self._sweep(tol)
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError(INDEFINITE)
-            if self.sweeps % _EVERY == 0 and self.violation.max() > tol:
+            if self.violation.max() > tol:
                 self._extrapolate()
             if watch():
                 return False
         return bool(self.violation.max() <= tol)
 
     def _sweep(self, tol: float) -> None:
-        """Do as many updates as there are rows; a pair counts as two."""
+        """Do as many updates as there are rows; a pair counts as two, and half are left to single ones."""
         m = self.beta.size
         left = m
         if self._pairs:
-            left -= 2 * self._pair_updates(0.5 * tol, m // 2)
+            left -= 2 * self._pair_updates(0.5 * tol, m // 4)
         while left > 0:
             done, missing = self._single_updates(tol, left)
             left -= done
