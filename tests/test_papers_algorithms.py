@@ -23,6 +23,7 @@ from squaresvm.solution import Solution
 from squaresvm.solvers import (
     ActiveSet,
     Lagrangian,
+    Newton,
     PenaltyFlow,
     SesquiSmo,
     Substitution,
@@ -176,7 +177,7 @@ class TestEachOfThem:
     def test_regression_targets_and_scales(self, name):
         problem = self.problem(name)
         if problem.loss is not Loss.SQUARED:
-            pytest.skip("the squared hinge has labels")
+            return  # Labels are +1 and -1 there.
         y = 1e6 + 1e3 * np.random.default_rng(0).normal(size=(M, 1))
         scaled = problems.problem_of(problem.operator, y, problem.costs, oracle.SQUARED, problem.bias.penalty)
         solution = SOLVERS[name].solve(scaled, tol=1e-9, max_iter=None)
@@ -276,6 +277,31 @@ class TestOptions:
         assert model.n_iter_ == 3
         assert model.certificate_.residual > 1e-6
         assert np.isfinite(model.decision_function(X)).all()
+
+
+class TestNewton:
+    def test_trace_and_callback(self):
+        X, y = load_iris(return_X_y=True)
+        model = LagrangianSVC(kernel="linear", C=100.0, solver=Newton(trace=True)).fit(X[50:], y[50:])
+        objectives = [entry.objective for entry in model.trace_]
+        assert objectives == sorted(objectives, reverse=True)
+        assert model.n_iter_ == len(objectives)
+        early = Newton(callback=lambda progress: progress.iteration == 1)
+        stopped = LagrangianSVC(kernel="linear", C=100.0, solver=early).fit(X[50:], y[50:])
+        assert stopped.certificate_.status is Status.STOPPED
+        assert stopped.n_iter_ == 1
+
+
+def test_auto_takes_updates_where_they_win():
+    operator = DenseOperator(Kernel("rbf"), np.zeros((20_000, 1)))
+    y = np.where(np.arange(20_000) % 2 == 0, 1.0, -1.0)
+    taken = {}
+    for loss, A, C in product((oracle.SQUARED, oracle.HINGE), (oracle.FREE, 1.0), (1.0, 1e3)):
+        problem = problems.problem_of(operator, y, np.full(20_000, C), loss, A)
+        taken[loss, A, C] = choose(problem, "auto")[0].name
+    assert taken.pop((oracle.SQUARED, 1.0, 1.0)) == "2smo"
+    assert taken.pop((oracle.HINGE, 1.0, 1.0)) == "sesquismo"
+    assert set(taken.values()) == {"direct", "active-set"}
 
 
 class TestActiveSet:

@@ -20,6 +20,8 @@ __all__ = ["SOLVERS", "choose", "wants_rows"]
 
 #: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
 _MEMORY_SHARE = 0.7
+#: Single updates are taken from this many rows on, where C K_ii is at most that much.
+_MANY_ROWS, _MODERATE = 12_000, 10.0
 #: Rows of a first active set, where the kernel matrix is not held.
 _FIRST_SET = 2000
 
@@ -111,10 +113,23 @@ def _by_rows(problem: Problem) -> tuple[Solver, str]:
     return SesquiSmo(), f"squared hinge, {size}: updates need a row of it at a time"
 
 
+def _updates_win(problem: Problem) -> bool:
+    """Return whether single updates are several times faster than a factor: many rows and moderate C K_ii."""
+    if problem.n_rows < _MANY_ROWS or problem.bias.is_free:
+        return False
+    return float((problem.costs * problem.operator.diagonal()).max()) <= _MODERATE
+
+
 def _automatic(problem: Problem) -> tuple[Solver, str]:
     features = problem.operator.features
     if isinstance(problem.operator, OnDemandOperator) and not problem.operator.is_held:
         return _by_rows(problem)
+    if features is None and _updates_win(problem):
+        solver: Solver = TwoSmo() if problem.loss is Loss.SQUARED else SesquiSmo()
+        return solver, (
+            f"{problem.loss}, {problem.n_rows} rows, {problem.bias}: updates of single multipliers take "
+            "O(m^2) in all, a factor O(m^3)"
+        )
     if problem.loss is Loss.SQUARED:
         if features is not None:
             return Direct(), (

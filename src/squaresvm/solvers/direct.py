@@ -20,6 +20,10 @@ class Direct:
     """Solve [H, 1; 1', -A] (beta, b) = (y, 0) by a Cholesky factor, equation (7) of the relaxed paper.
 
     Signed multipliers take the labels out of the matrix, so that all classes share the factor.
+
+    The proximal SVM is solved here as well. Linear, it is A = 1 and one system of n + 1 unknowns by the
+    Sherman-Morrison-Woodbury identity: see :class:`~squaresvm.factors.MomentsFactor`. Nonlinear, equation
+    (12) is this system with K W K' in place of K: see :class:`~squaresvm.operators.ProximalOperator`.
     """
 
     name = "direct"

@@ -11,6 +11,8 @@ from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
+from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.options import check_callback
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["Newton"]
@@ -26,10 +28,24 @@ class Newton:
 
     The objective is piecewise quadratic and falls at each step, so the active set never recurs and the
     search is finite. w, not beta, is the iterate: it stays accurate where K is rank-deficient.
+
+    Parameters
+    ----------
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
     """
+
+    callback: Callback | None = None
+    trace: bool = False
 
     name = "newton"
     solves = "linear models with fewer columns than rows, either loss, any bias"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether K = Z Z' with few columns is at hand."""
@@ -46,20 +62,28 @@ class Newton:
         if start is not None:
             b = start.bias
             w = np.asarray(Z.T @ start.beta) if start.primal is None else start.primal
-        columns = [problem.column(index) for index in range(problem.n_columns)]
-        found = [
-            search_in_w(column, w[:, [index]], b[[index]], tol, limit) for index, column in enumerate(columns)
-        ]
+        monitor = Monitor(self.callback, self.trace)
+        columns, found = [problem.column(index) for index in range(problem.n_columns)], []
+        for index, column in enumerate(columns):
+            monitor.column = index
+            found.append(search_in_w(column, w[:, [index]], b[[index]], tol, limit, monitor))
         if any(solution.beta is not None for solution in found):
             # Some were better in multipliers, so all are given in them.
             found = [
                 replace(solution, beta=column.multipliers(solution), primal=None)
                 for solution, column in zip(found, columns, strict=True)
             ]
-        return columns_of(found)
+        return columns_of(found, monitor.trace)
 
 
-def search_in_w(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limit: int) -> Solution:
+def search_in_w(
+    problem: Problem,
+    w: FloatArray,
+    b: FloatArray,
+    tol: float,
+    limit: int,
+    monitor: Monitor | None = None,
+) -> Solution:
     """Return the solution of one column of targets, from (w, b) on."""
     Z = problem.operator.features
     assert Z is not None
@@ -84,6 +108,11 @@ def search_in_w(problem: Problem, w: FloatArray, b: FloatArray, tol: float, limi
         stalled = settled and residual >= 0.5 * least
         if residual < least:
             best, least = solution, residual
+        if monitor is not None and monitor.listens:
+            objective = float(problem.objective_at(solution, decision)[0])
+            balance = float(problem.costs @ problem.slack(decision)[:, 0])
+            if monitor.tell(iteration, objective, residual, balance):
+                return replace(best, n_iter=iteration, outcome=Outcome.STOPPED)
         if least <= 1e-3 * tol or t == 0.0 or stalled:
             break
     outcome = Outcome.MAX_ITER if iteration == limit and least > tol else Outcome.FINISHED
