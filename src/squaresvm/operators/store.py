@@ -59,6 +59,15 @@ class KernelStore:
             (room if lent else kernel)[stop:, columns] = below
             self._fill_corner(corner, columns)
 
+    @classmethod
+    def copy_of(cls, K: FloatArray) -> KernelStore:
+        """Return a store, not lent yet, with a copy of a symmetric K: one straight pass over the memory."""
+        store = cls(0, lambda rows, columns: K[rows, columns], lent=False)
+        store.size = K.shape[0]
+        store._buffer = _allocate(store.size)
+        store._kernel.T[...] = K
+        return store
+
     def _fill_corner(self, values: FloatArray, part: slice) -> None:
         lower = np.tril_indices(values.shape[0])
         corner = self._kernel[part, part]
