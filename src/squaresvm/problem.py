@@ -178,8 +178,15 @@ class Problem:
 
     def residual(self, solution: Solution) -> FloatArray:
         """Return the scaled violation of the optimality conditions of each column, of shape (k,)."""
-        beta, _, defect = self._defect(solution)
-        return np.maximum(self._row_residual(beta, defect), self._bias_residual(beta, solution.bias))
+        beta, decision, defect = self._defect(solution)
+        return np.maximum(self._row_residual(beta, defect), self._sum_residual(solution, beta, decision))
+
+    def _sum_residual(self, solution: Solution, beta: FloatArray, decision: FloatArray) -> FloatArray:
+        if solution.primal is None:
+            return self._bias_residual(beta, solution.bias)
+        # beta is C times a slack y - f that has the rounding of y and f; its sum cannot be told from that.
+        rounding = 2.0 * np.finfo(np.float64).eps * (self.costs @ (np.abs(self.targets) + np.abs(decision)))
+        return self._bias_residual(beta, solution.bias, rounding)
 
     def residual_at(self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray) -> FloatArray:
         """Return the residual of each column over some rows, given f at all rows."""
@@ -232,13 +239,15 @@ class Problem:
         complementarity = np.minimum(h[:, None] * targets * beta, targets * defect)
         return np.asarray(np.abs(complementarity).max(axis=0))
 
-    def _bias_residual(self, beta: FloatArray, bias: FloatArray) -> FloatArray:
+    def _bias_residual(
+        self, beta: FloatArray, bias: FloatArray, rounding: FloatArray | float = 0.0
+    ) -> FloatArray:
         if self.bias.is_absent:
             return np.zeros(self.n_columns)
         size = np.abs(beta).sum(axis=0)
         pull = self.bias.penalty * bias
         scale = np.abs(pull) + size
-        violation = np.abs(pull - beta.sum(axis=0))
+        violation = np.maximum(np.abs(pull - beta.sum(axis=0)) - rounding, 0.0)
         return np.divide(violation, scale, out=np.zeros_like(scale), where=scale > 0)
 
     def _scale(self) -> FloatArray:
@@ -334,7 +343,7 @@ class Problem:
         """
         beta, decision, defect = self._defect(solution)
         rows = self._row_residual(beta, defect)
-        residual = np.maximum(rows, self._bias_residual(beta, solution.bias))
+        residual = np.maximum(rows, self._sum_residual(solution, beta, decision))
         worst = int(np.argmax(np.where(np.isnan(residual), np.inf, residual)))
         return Certificate(
             residual=float(residual[worst]),

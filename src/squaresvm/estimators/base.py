@@ -27,7 +27,7 @@ from squaresvm.estimators.parameters import (
     check_stopping,
     check_verbose,
 )
-from squaresvm.estimators.state import Settings, State, make_operator, train, weigh
+from squaresvm.estimators.state import REQUESTS, Settings, State, make_operator, train, weigh
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import check_symmetric
@@ -241,6 +241,10 @@ class SquareSVM(BaseEstimator):
         """Return whether the estimator is fitted."""
         return "_state" in self.__dict__
 
+    def _current(self) -> State:
+        check_is_fitted(self)
+        return self._state
+
     def _fitted(self, attribute: str) -> State:
         try:
             state: State = self.__dict__["_state"]
@@ -299,7 +303,8 @@ class SquareSVM(BaseEstimator):
     @property
     def certificate_(self) -> Certificate:
         """How far the fit is from the optimum."""
-        return self._fitted("certificate_").certificate
+        with REQUESTS:
+            return self._fitted("certificate_").certificate
 
     @property
     def trace_(self) -> tuple[Any, ...]:
@@ -336,10 +341,8 @@ class SquareSVM(BaseEstimator):
 
     # Using a fitted model --------------------------------------------------------------------------
 
-    def _decision(self, X: Any) -> FloatArray:
-        """Return f at new rows, of shape (rows, k)."""
-        check_is_fitted(self)
-        state = self._state
+    def _decision(self, state: State, X: Any) -> FloatArray:
+        """Return f at new rows, of shape (rows, k), by one state: another thread may bring the next."""
         X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
         return state.decision(X)
 

@@ -10,11 +10,10 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.calibration import Calibration
 from squaresvm.estimators.parameters import check_positive
-from squaresvm.estimators.state import State
+from squaresvm.estimators.state import REQUESTS, State
 from squaresvm.estimators.updating import Updating
 from squaresvm.kernels import KernelFunction
 from squaresvm.leave_one_out import fixed_set
@@ -115,11 +114,12 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         -------
         ndarray of shape (rows,) or (rows, n_classes)
         """
-        decision = self._decision(X)
+        decision = self._decision(self._current(), X)
         return decision[:, 0] if decision.shape[1] == 1 else decision
 
-    def _labels(self, decision: FloatArray) -> np.ndarray[Any, Any]:
-        classes = self._fitted("classes_").classes
+    @staticmethod
+    def _labels(state: State, decision: FloatArray) -> np.ndarray[Any, Any]:
+        classes = state.classes
         assert classes is not None
         if decision.shape[1] == 1:
             return classes[(decision[:, 0] > 0).astype(np.intp)]
@@ -136,7 +136,8 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         -------
         ndarray of shape (rows,)
         """
-        return self._labels(self._decision(X))
+        state = self._current()
+        return self._labels(state, self._decision(state, X))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return calibrated probabilities, a column a class; the largest is always that of `predict`.
@@ -152,21 +153,22 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         -------
         ndarray of shape (rows, n_classes)
         """
-        check_is_fitted(self)
-        state = self._state
-        return self._calibration(state).probabilities(self._decision(X))
+        state, calibration = self._calibrated()
+        return calibration.probabilities(self._decision(state, X))
 
-    def _calibration(self, state: State) -> Calibration:
-        """Return the calibration of a state, computed once."""
+    def _calibrated(self) -> tuple[State, Calibration]:
+        """Return the state and its calibration, computed once."""
+        state = self._current()
         found: Calibration | None = state.__dict__.get("calibration")
         if found is None:
-            assert state.classes is not None
-            with self._requests():
+            with REQUESTS:
+                state = self._current()
+                assert state.classes is not None
                 values = fixed_set(state.problem, state.solution)
             codes = np.searchsorted(state.classes, state.rows.y[state.held])
             found = Calibration.fit(values, codes, state.weights[state.held])
             state.__dict__["calibration"] = found
-        return found
+        return state, found
 
     def partial_fit(
         self,
@@ -209,7 +211,7 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         -------
         ndarray of shape (m,) or (m, n_classes)
         """
-        values = self._loo()
+        values = self._loo(self._current())
         return values[:, 0] if values.shape[1] == 1 else values
 
     def loo_score(self) -> float:
@@ -219,6 +221,6 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         -------
         float
         """
-        predicted = self._labels(self._loo())
-        rows = self._state.rows
-        return float(accuracy_score(rows.y, predicted, sample_weight=rows.weights))
+        state = self._current()
+        held, predicted = state.held, self._labels(state, self._loo_inside(state))
+        return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.weights[held]))

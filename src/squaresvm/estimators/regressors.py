@@ -91,7 +91,7 @@ class LSSVR(RegressorMixin, Updating):
         -------
         ndarray of shape (rows,)
         """
-        return self._decision(X)[:, 0]
+        return self._decision(self._current(), X)[:, 0]
 
     def partial_fit(
         self,
@@ -123,7 +123,7 @@ class LSSVR(RegressorMixin, Updating):
         -------
         ndarray of shape (m,)
         """
-        return self._loo()[:, 0]
+        return self._loo(self._current())[:, 0]
 
     def loo_score(self) -> float:
         """Return the coefficient of determination of the leave-one-out values.
@@ -132,6 +132,6 @@ class LSSVR(RegressorMixin, Updating):
         -------
         float
         """
-        values = self.loo_predict()
-        rows = self._state.rows
-        return float(r2_score(rows.y, values, sample_weight=rows.weights))
+        state = self._current()
+        held, values = state.held, self._loo_inside(state)[:, 0]
+        return float(r2_score(state.rows.y[held], values, sample_weight=state.weights[held]))

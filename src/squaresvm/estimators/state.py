@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +30,11 @@ from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Settings", "State", "encode", "train"]
+__all__ = ["REQUESTS", "Settings", "State", "encode", "train"]
+
+#: Whoever reads or changes the store that states of one model share holds this lock. Few models are changed
+#: by several threads at once, so one for all of them is enough; predictions never take it.
+REQUESTS = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -126,10 +132,9 @@ class State:
         """The problem that the solution belongs to."""
         weights = self.weights[self.held]
         operator = self.operator
-        if operator is None and self.solution.primal is not None:
-            operator = LinearOperator(features(self.rows, self.held))
-        elif operator is None:
-            operator = make_operator(self.rows, self.held, weights, self.settings)
+        if operator is None:
+            in_w = self.solution.primal is not None
+            operator = make_operator(self.rows, self.held, weights, self.settings, in_w)
         targets = encode(self.rows.y[self.held], self.classes)
         return Problem(operator, targets, self.settings.C * weights, self.settings.loss, self.settings.bias)
 
@@ -169,9 +174,21 @@ class State:
         """Return f at new rows, of shape (rows, k)."""
         if self.primal is not None:
             return np.asarray(X @ self.primal, dtype=np.float64) + self.solution.bias
-        if self.settings.kernel is None and self.held.size < self.rows.count:
-            X = X[:, self.held]
+        if self.settings.kernel is None:
+            if X.shape[1] != self.rows.count:
+                raise ValueError(
+                    f"kernel values with {self.rows.count} rows are needed, in the order of ids_; "
+                    f"got {X.shape[1]} columns"
+                )
+            X = X if self.held.size == self.rows.count else X[:, self.held]
         return self.problem.operator.cross(X, self.expansion) + self.solution.bias
+
+    def detached(self) -> State:
+        """Return the same model without anything that requests change: store and factor are its own."""
+        operator = None
+        if self.settings.kernel is None:
+            operator = copy.copy(self.problem.operator)
+        return replace(self, operator=operator, solution=replace(self.solution, factor=None))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what can be computed again; a precomputed K is kept."""
@@ -214,6 +231,8 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
     state = State(rows, settings, classes, solution, solver.name, reason, operator)
     state.__dict__["problem"] = problem  # The cache of the property: it has been built above.
+    if settings.proximal:
+        _ = state.expansion  # Needs the store as it is now: later requests change it.
     warn_unless_converged(state)
     return state
 
@@ -266,15 +285,20 @@ def features(rows: Rows, held: IntArray) -> Matrix:
     return rows.X if held.size == rows.count else rows.take(held)
 
 
-def make_operator(rows: Rows, held: IntArray, weights: FloatArray, settings: Settings) -> Operator:
-    """Return the operator of the rows in `held`."""
+def make_operator(
+    rows: Rows, held: IntArray, weights: FloatArray, settings: Settings, in_w: bool | None = None
+) -> Operator:
+    """Return the operator of the rows in `held`.
+
+    A linear model is solved in w where it has fewer columns than rows, unless `in_w` says otherwise.
+    """
     X = features(rows, held)
     if settings.kernel is not None:
         settings.kernel.check_range(X)
     operator: StoredOperator
     if settings.kernel is None:
         operator = PrecomputedOperator(X if held.size == rows.count else X[:, held])
-    elif settings.is_linear and X.shape[1] < X.shape[0]:
+    elif settings.is_linear and (X.shape[1] < X.shape[0] if in_w is None else in_w):
         return LinearOperator(X)
     elif wants_rows(settings.solver, X.shape[0]) and not settings.proximal:
         operator = OnDemandOperator(settings.kernel, X)

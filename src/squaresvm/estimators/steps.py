@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -99,9 +101,17 @@ class FactorStep(_StepBase):
         few = int((~keep).sum()) <= self._most_rows
         factor = self._factor() if few else None
         if factor is not None:
-            factor, self.solution = self._remove(factor, keep)
+            factor = self._tried(partial(self._remove, factor, keep))
         self._go(self._operator.without(keep, X), targets, self.problem.costs[keep])
         self._settle(factor, same_classes)
+
+    def _tried(self, update: Callable[[], tuple[CholeskyFactor, Solution]]) -> CholeskyFactor | None:
+        """Return the updated factor; None where it is too close to singular, and one must be made anew."""
+        try:
+            factor, self.solution = update()
+        except np.linalg.LinAlgError:
+            return None
+        return factor
 
     def _remove(self, factor: CholeskyFactor, keep: BoolArray) -> tuple[CholeskyFactor, Solution]:
         return factor.remove(np.flatnonzero(~keep), self.solution)
@@ -117,7 +127,7 @@ class FactorStep(_StepBase):
             self.solution = Solution(bias=np.zeros(1), beta=np.zeros((self.problem.n_rows, 1)))
         if factor is not None:
             wanted = targets if same_classes else targets[:, :1]
-            factor, self.solution = self._append(factor, joined, cross, corner, costs, wanted)
+            factor = self._tried(partial(self._append, factor, joined, cross, corner, costs, wanted))
         self._go(joined, targets, costs)
         self._settle(factor, same_classes)
 
@@ -282,7 +292,9 @@ class NewtonStep(_StepBase):
         self._resolve(same_classes)
 
     def _resolve(self, same_classes: bool) -> None:
-        settings, start = self.state.settings, self.solution if same_classes else None
+        settings, start = self.state.settings, None
+        if same_classes:
+            start = Solution(primal=self.state.primal, bias=self.solution.bias)
         self.solution = Newton().solve(
             self.problem, tol=settings.tol, max_iter=settings.max_iter, start=start
         )

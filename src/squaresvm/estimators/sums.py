@@ -18,6 +18,8 @@ __all__ = ["apply_to", "forget", "learn"]
 
 #: Rows on which the residual is taken between full passes.
 _SAMPLE = 64
+#: Loss of relative accuracy by subtraction after which the sums are taken anew.
+_DIGITS = 1e4
 #: Requests between two passes over all rows.
 _REQUESTS = 64
 
@@ -58,6 +60,9 @@ def _moved(
         solved, residual = _anew(after)
         return solved, residual, False, True
     moments = factor.moments.plus(block) if sign > 0 else factor.moments.minus(block)
+    if moments.loss_of_digits > _DIGITS:
+        solved, residual = _anew(after)
+        return solved, residual, False, True
     moved = MomentsFactor(moments, state.settings.bias)
     w, b = moved.minimum()
     gw, gb = moved.gradient(w, b)

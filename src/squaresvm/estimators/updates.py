@@ -71,6 +71,10 @@ def forget(state: State, positions: IntArray) -> Update:
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
         return _without_effect(state, rest)
+    if inside.size == state.held.size:
+        raise ValueError(
+            "forgetting these rows would leave rows of weight zero only: there would be no model"
+        )
     classes = _remaining_classes(state, rest, inside)
     settings = _settings_without(state, classes)
     if sums.apply_to(state):

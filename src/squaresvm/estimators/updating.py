@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
@@ -15,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from squaresvm.estimators import updates
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.estimators.state import State, check_costs, warn_unless_converged
+from squaresvm.estimators.state import REQUESTS, State, check_costs, warn_unless_converged
 from squaresvm.factors import CholeskyFactor
 from squaresvm.leave_one_out import leave_one_out
 from squaresvm.receipt import Receipt
@@ -25,18 +24,9 @@ from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Updating"]
 
-#: One request at a time changes the store that states of one model share. Few models are changed by several
-#: threads at once, so one lock for all of them is enough; predictions never take it.
-_REQUESTS = threading.RLock()
-
 
 class Updating(SquareSVM):
     """Learning, forgetting and leaving one out; see :class:`squaresvm.LSSVC`."""
-
-    @staticmethod
-    def _requests() -> threading.RLock:
-        """Return the lock that whoever reads or changes a shared store holds."""
-        return _REQUESTS
 
     def learn(
         self,
@@ -61,7 +51,7 @@ class Updating(SquareSVM):
         self
         """
         check_is_fitted(self)
-        with _REQUESTS:
+        with REQUESTS:
             state = self._state
             X, y = self._check_new_rows(state, X, y)
             weights = _check_weights(sample_weight, X)
@@ -126,7 +116,7 @@ class Updating(SquareSVM):
         """
         check_is_fitted(self)
         start = time.perf_counter()
-        with _REQUESTS:
+        with REQUESTS:
             state = self._state
             positions = state.rows.ids.positions(ids)
             if positions.size == 0:
@@ -164,7 +154,7 @@ class Updating(SquareSVM):
         self
         """
         check_is_fitted(self)
-        with _REQUESTS:
+        with REQUESTS:
             state = self._state
             factor, solution = state.solution.factor, state.solution
             if isinstance(factor, CholeskyFactor) and factor.is_current:
@@ -177,23 +167,34 @@ class Updating(SquareSVM):
                 self._state = replace(state, solution=solution, rows=rows, operator=operator)
         return self
 
-    def _loo(self) -> FloatArray:
+    def _loo(self, state: State) -> FloatArray:
         """Return f at each row held, of the model without that row, of shape (rows, k)."""
-        check_is_fitted(self)
-        with _REQUESTS:
-            state = self._state
-            values = np.empty((state.rows.count, state.solution.bias.size))
-            values[state.held] = leave_one_out(state.problem, state.solution, state.settings.tol)
-            outside = np.setdiff1d(np.arange(state.rows.count), state.held)
-            if outside.size:
-                # Rows of weight zero are no part of the problem: the model is the one without them.
-                if state.settings.kernel is None:
-                    raise ValueError(
-                        "rows of weight zero of a precomputed kernel are not kept, so no value can be given "
-                        "for them; fit without them"
-                    )
-                values[outside] = state.decision(state.rows.take(outside))
+        values = np.empty((state.rows.count, state.solution.bias.size))
+        values[state.held] = self._loo_inside(state)
+        outside = np.setdiff1d(np.arange(state.rows.count), state.held)
+        if outside.size:
+            # Rows of weight zero are no part of the problem: the model is the one without them.
+            if state.settings.kernel is None:
+                raise ValueError(
+                    "rows of weight zero of a precomputed kernel are not kept, so no value can be given for "
+                    "them; fit without them"
+                )
+            values[outside] = state.decision(state.rows.take(outside))
         return values
+
+    @staticmethod
+    def _loo_inside(state: State) -> FloatArray:
+        """Return f at each row of positive weight, of the model without that row."""
+        with REQUESTS:
+            return leave_one_out(state.problem, state.solution, state.settings.tol)
+
+    def __copy__(self) -> Self:
+        """Return a model that goes its own way: requests to one leave the other as it is."""
+        other = self._copy()
+        if self.__sklearn_is_fitted__():
+            with REQUESTS:
+                other._state = self._state.detached()
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: no factor, and nothing of rows that were forgotten."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from squaresvm.factors.definite import solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.operators import KernelStore
 from squaresvm.problem import Bias
@@ -218,12 +219,12 @@ class CholeskyFactor:
         if not self.bias.is_absent:
             beside = ones[gone] / self._schur
             bordered = bordered - np.outer(ones[self.slots], beside)
-        pivots = scipy.linalg.solve(bordered[positions], beta[positions], assume_a="pos")
+        pivots = solve_definite(bordered[positions], beta[positions])
         left = Solution(
             beta=(beta - bordered @ pivots)[keep], bias=solution.bias - beside @ pivots, factor=None
         )
         root = scipy.linalg.cholesky(columns[gone], lower=True)
-        inverse_root = _triangular_inverse(root)
+        inverse_root = triangular_inverse(root)
         correction = columns @ inverse_root.T
         shrunk = ones - correction @ (inverse_root @ ones[gone])
         shrunk[gone] = 0.0
@@ -269,7 +270,7 @@ class CholeskyFactor:
             beside = d / self._schur
             old = old + np.outer(self.ones[self.slots], beside)
             bordered = schur + np.outer(d, beside)
-        new = scipy.linalg.solve(bordered, shortfall, assume_a="pos")
+        new = solve_definite(bordered, shortfall)
         root = scipy.linalg.cholesky(schur, lower=True)
         fresh = scipy.linalg.cho_solve((root, True), d)
         ones = grown.ones - v @ fresh
@@ -280,7 +281,7 @@ class CholeskyFactor:
             factor = replace(factor, extent=factor.size)
         else:
             v[slots] -= np.eye(slots.size)
-            correction = v @ _triangular_inverse(root).T
+            correction = v @ triangular_inverse(root).T
             factor = factor._correct(correction, 1.0)
         joined = np.vstack([beta - old @ new, new])
         return factor, Solution(beta=joined, bias=solution.bias + beside @ new, factor=factor)
@@ -328,7 +329,7 @@ class CholeskyFactor:
         moved = np.linalg.solve(bordered, vectors.T @ beta)
         sign = float(np.sign(scale[0]))
         root = scipy.linalg.cholesky(sign * inner, lower=True)
-        correction = v @ _triangular_inverse(root).T
+        correction = v @ triangular_inverse(root).T
         shrunk = self.ones - v @ np.linalg.solve(inner, pull)
         factor = replace(self, ones=shrunk, is_shifted=True)._correct(correction, -sign)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
@@ -388,12 +389,6 @@ class CholeskyFactor:
         if self.inverse.form is Form.CHOLESKY:
             self.inverse.invert(self.extent)
         return self
-
-
-def _triangular_inverse(root: FloatArray) -> FloatArray:
-    """Return the inverse of a small triangular matrix: many columns of it are wanted at once."""
-    inverse: FloatArray = scipy.linalg.solve_triangular(root, np.eye(root.shape[0]), lower=True)
-    return inverse
 
 
 def _mask(slots: IntArray, size: int) -> BoolArray:

@@ -20,7 +20,9 @@ class NotPositiveSemidefiniteError(ValueError):
     """K + diag(1/C) has a negative eigenvalue: the problem is not convex and has no least point."""
 
 
-def cholesky_with_jitter(matrix: FloatArray, diagonal: FloatArray, refill: Callable[[], object]) -> float:
+def cholesky_with_jitter(
+    matrix: FloatArray, diagonal: FloatArray, refill: Callable[[], object], scale: float | None = None
+) -> float:
     """Factor `matrix` in its lower triangle; where that fails for rounding alone, with a jitter.
 
     Parameters
@@ -31,6 +33,8 @@ def cholesky_with_jitter(matrix: FloatArray, diagonal: FloatArray, refill: Calla
         The diagonal.
     refill : callable
         Sets the strict lower triangle again after a failed attempt.
+    scale : float, optional
+        Size of the entries that rounding is measured by; the largest of the diagonal by default.
 
     Returns
     -------
@@ -43,7 +47,8 @@ def cholesky_with_jitter(matrix: FloatArray, diagonal: FloatArray, refill: Calla
         The matrix has a negative eigenvalue that is more than rounding.
     """
     m = diagonal.shape[0]
-    rounding = _EPS * m * float(np.abs(diagonal).max(initial=0.0))
+    size = float(np.abs(diagonal).max(initial=0.0)) if scale is None else scale
+    rounding = _EPS * m * size
     row = 0
     for jitter in (0.0, *(rounding * 10.0**step for step in range(_STEPS))):
         if jitter:

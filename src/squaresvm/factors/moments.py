@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +34,8 @@ class Moments:
         Mean of the targets.
     response : ndarray of shape (n, k)
         sum C_i (z_i - z)(y_i - target)'.
+    peak : ndarray of shape (n + 1,), optional
+        The largest that the diagonal of the scatter, and the total, have been since the rows were read.
     """
 
     total: float
@@ -41,6 +43,20 @@ class Moments:
     scatter: FloatArray
     target: FloatArray
     response: FloatArray
+    peak: FloatArray | None = None
+
+    @property
+    def _size(self) -> FloatArray:
+        return np.append(np.diagonal(self.scatter), self.total)
+
+    @property
+    def loss_of_digits(self) -> float:
+        """By what factor subtraction has raised the relative error of the sums."""
+        if self.peak is None:
+            return 1.0
+        size = self._size
+        shrunk = np.divide(self.peak, size, out=np.full_like(size, np.inf), where=size > 0)
+        return float(np.where(self.peak > 0, shrunk, 1.0).max())
 
     @classmethod
     def of(cls, Z: Matrix, costs: FloatArray, targets: FloatArray) -> Moments:
@@ -79,13 +95,15 @@ class Moments:
     def _moved(self, other: Moments, total: float, share: float, sign: float, between: float) -> Moments:
         # With a and b between the two means, sums around the joint mean gain S S' / (S + S') a b'.
         away, gap = self.mean - other.mean, self.target - other.target
-        return Moments(
+        moved = Moments(
             total,
             self.mean - share * away,
             self.scatter + sign * other.scatter + between * np.outer(away, away),
             self.target - share * gap,
             self.response + sign * other.response + between * np.outer(away, gap),
         )
+        peak = self._size if self.peak is None else self.peak
+        return replace(moved, peak=np.maximum(peak, moved._size))
 
 
 class MomentsFactor:

@@ -25,6 +25,8 @@ PENDING_LIMIT = 64
 #: Requests that are answered from a Cholesky factor, two triangular solves each, before it is worth its
 #: inversion, after which the columns are there to read.
 _PATIENCE = 4
+#: Diagonal of H in an empty slot: its inverse is nothing beside any number that matters.
+_NOTHING = 1e300
 
 
 class Form(StrEnum):
@@ -69,20 +71,21 @@ class SlotInverse:
         return extent <= self.size if self.form is Form.CHOLESKY else extent == self.size
 
     def factorise(self, ridge: FloatArray, alive: BoolArray) -> None:
-        """Factor K + diag(ridge) anew; empty slots become rows of the identity."""
+        """Factor K + diag(ridge) anew; empty slots become rows whose inverse is nothing."""
         self.form = Form.NOTHING
         self.version += 1
         room = self.store.lend()
         self.size = self.store.size
         diagonal = self.store.diagonal + ridge
+        scale = float(np.abs(diagonal[alive]).max(initial=0.0))
         empty = np.flatnonzero(~alive)
-        diagonal[empty] = 1.0
+        diagonal[empty] = _NOTHING
         _zero(room, empty)
 
         def refill() -> None:
             _zero(self.store.lend(), empty)
 
-        self.jitter = cholesky_with_jitter(room, diagonal, refill)
+        self.jitter = cholesky_with_jitter(room, diagonal, refill, scale)
         self._served = 0
         self.pending[:] = 0.0
         self.form = Form.CHOLESKY
