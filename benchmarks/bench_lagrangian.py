@@ -26,9 +26,9 @@ def main(rows):
         start = time.perf_counter()
         model = LagrangianSVC(kernel="linear", C=C, solver="lagrangian", tol=1e-5).fit(X, y)
         print(
-            f"{rows} x {X.shape[1]}, C={C:g}: {time.perf_counter() - start:.1f} s, {model.n_iter_} iterations, "
-            f"{model.certificate_}, accuracy {model.score(X, y):.3f}, peak memory {peak() - before:.2f} GB "
-            f"beyond the {X.nbytes / 2**30:.2f} GB of rows",
+            f"{rows} x {X.shape[1]}, C={C:g}: {time.perf_counter() - start:.1f} s, "
+            f"{model.n_iter_} iterations, {model.certificate_}, accuracy {model.score(X, y):.3f}, "
+            f"peak memory {peak() - before:.2f} GB beyond the {X.nbytes / 2**30:.2f} GB of rows",
             flush=True,
         )
 
