@@ -1,15 +1,14 @@
 # Every target sets up what it needs in .venv and says so.
 # Another Python: make test PYTHON=python3.12
 PYTHON ?= python3
-# Where the benchmark tables look for data and leave their results.
+# Where the benchmarks look for data.
 DATA ?= data
-OUT ?= build/bench
 
 BIN := .venv/bin
 HINT := squaresvm needs Python 3.11 or later; name another as in: make test PYTHON=python3.12
 # The tests run side by side, at most four at a time for the sake of memory; so one thread each.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -n auto --maxprocesses=4
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 -m "not slow"
 
 .DEFAULT_GOAL := help
 .PHONY: help test demo lint format bench clean
@@ -39,9 +38,10 @@ format: .venv/stamp-test  ## rewrite the code in the project's style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: .venv/stamp-bench  ## measure against other libraries (needs a C++ compiler; DATA=folder OUT=folder)
+bench: .venv/stamp-demo  ## measure against scikit-learn, one ratio a line (DATA=folder with the papers' data)
 	@echo "== Running the benchmarks"
-	@$(BIN)/python -m squaresvm bench --data "$(DATA)" -o "$(OUT)"
+	@for script in benchmarks/bench_*.py; do \
+		echo "-- $$script"; SQUARESVM_DATA="$(DATA)" $(BIN)/python "$$script" || exit 1; done
 
 clean:  ## remove caches, reports and builds, but not .venv
 	@echo "== Removing caches, reports and builds"
@@ -52,7 +52,6 @@ clean:  ## remove caches, reports and builds, but not .venv
 # One stamp for each set of extras, renewed when pyproject.toml changes.
 .venv/stamp-test: EXTRAS := dask,plot,cli,test
 .venv/stamp-demo: EXTRAS := plot,cli
-.venv/stamp-bench: EXTRAS := all
 .venv/stamp-%: pyproject.toml | $(BIN)/python
 	@echo "== Installing squaresvm[$(EXTRAS)] into .venv (a minute or two the first time)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[$(EXTRAS)]"
