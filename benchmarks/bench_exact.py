@@ -60,7 +60,7 @@ def kernel_ridge():
 def svc():
     splice = svm("splice", 60)
     for name, (X, y), gamma, C in [
-        ("splice", (splice[0].toarray(), splice[1]), 1.6e-2, 10.0),
+        ("splice", splice, 1.6e-2, 10.0),
         ("m = 5,000, d = 20", synthetic(5000), 0.05, 1.0),
     ]:
 

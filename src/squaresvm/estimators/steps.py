@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from squaresvm.operators import LinearOperator, Operator, ProximalOperator, Stor
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import ActiveSet
+from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
@@ -259,8 +261,11 @@ class HingeStep(_StepBase):
         beta = self.solution.beta
         assert beta is not None
         settled = same_classes and not np.any(beta[~keep])
-        rest = Solution(beta=beta[keep], bias=self.solution.bias, n_iter=self.solution.n_iter)
         self._go(self._operator.without(keep, X), targets, self.problem.costs[keep])
+        position = np.where(keep, np.cumsum(keep) - 1, -1)
+        rest = replace(
+            self.solution, beta=beta[keep], factor=self._system(position) if same_classes else None
+        )
         self.solution = rest if settled else self._resolve(rest if same_classes else None)
 
     def learn(self, X: Matrix, weights: FloatArray, targets: FloatArray, same_classes: bool) -> None:
@@ -270,8 +275,14 @@ class HingeStep(_StepBase):
         joined, _, _ = self._operator.joined(X)
         padded = np.vstack([beta, np.zeros((weights.size, beta.shape[1]))])
         self._go(joined, targets, self._costs(weights))
-        start = Solution(beta=padded, bias=self.solution.bias)
+        system = self._system(np.arange(beta.shape[0])) if same_classes else None
+        start = Solution(beta=padded, bias=self.solution.bias, factor=system)
         self.solution = self._resolve(start if same_classes else None)
+
+    def _system(self, position: IntArray) -> EqualitySystem | None:
+        """Return the system of the active rows, carried over to the new problem, where there is one."""
+        system = self.state.solution.factor
+        return system.carried(self.problem, position) if isinstance(system, EqualitySystem) else None
 
     def _resolve(self, start: Solution | None) -> Solution:
         settings = self.state.settings

@@ -13,6 +13,7 @@ from squaresvm.estimators.state import Settings, State, encode, features, find_c
 from squaresvm.estimators.steps import step_for
 from squaresvm.operators import StoredOperator
 from squaresvm.rows import Rows
+from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.typing import IntArray, Matrix
 
 __all__ = ["Update", "forget", "learn"]
@@ -93,6 +94,9 @@ def forget(state: State, positions: IntArray) -> Update:
         state.rows.erase(rest)
         if isinstance(operator, StoredOperator):
             operator.clear(gone)
+        system = step.solution.factor
+        if isinstance(system, EqualitySystem):
+            system.wipe()
 
     return _finished(unsolved, step, wipe)
 

@@ -20,6 +20,7 @@ from squaresvm.leave_one_out import leave_one_out
 from squaresvm.receipt import Receipt
 from squaresvm.rows import Rows, canonical_csr
 from squaresvm.solution import Solution
+from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Updating"]
@@ -161,6 +162,8 @@ class Updating(SquareSVM):
                 wiped = factor.wiped()
                 if wiped is not factor:
                     solution = Solution(beta=solution.beta, bias=solution.bias, factor=wiped)
+            if isinstance(factor, EqualitySystem):
+                factor.flush()
             rows = state.rows.compact()
             if solution is not state.solution or rows is not state.rows:
                 operator = state.operator if rows is state.rows else None

@@ -40,6 +40,15 @@ class SubsetOperator(StoredOperator):
         self._held().clear(self.slots[~keep])
         return self._sharing(SubsetOperator(self.parent, self.rows[keep]), self.slots[keep])
 
+    def kept(self, keep: BoolArray) -> SubsetOperator:
+        """Return the operator of the rows kept, on the same store; the others stay there until cleared."""
+        return self._sharing(SubsetOperator(self.parent, self.rows[keep]), self.slots[keep])
+
+    def clear_empty(self) -> None:
+        """Write zeros into all slots that hold no row of this operator."""
+        store = self._held()
+        store.clear(np.setdiff1d(np.arange(store.size), self.slots))
+
     def grown(self, rows: IntArray) -> tuple[SubsetOperator, FloatArray, FloatArray]:
         """Return the operator with more rows of the parent, K between held and new, and K of the new."""
         cross, corner = self.parent.block(self.rows, rows), self.parent.block(rows, rows)

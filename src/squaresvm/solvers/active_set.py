@@ -24,6 +24,8 @@ __all__ = ["ActiveSet"]
 _MAX_ITER = 500
 #: Attempts to solve the equalities of a set with more digits.
 _IMPROVEMENTS = 3
+#: Rows of a set whose factor is kept for later requests.
+_KEPT_ROWS = 12_000
 #: From this many rows on, compiled coordinate updates find a first set: below, compiling would cost more.
 _COORDINATE_ROWS = 2001
 #: Violation at which the coordinate updates hand over, and updates a row they may take.
@@ -89,6 +91,8 @@ class ActiveSet:
             if start is not None:
                 beta = problem.multipliers(start)[:, [index]]
                 first: Solution | None = Solution(beta=beta, bias=start.bias[[index]])
+                if isinstance(start.factor, EqualitySystem) and problem.n_columns == 1:
+                    system = start.factor
             elif self.n_sv_max is None:
                 first = _coordinate_start(column)
             else:
@@ -100,12 +104,21 @@ class ActiveSet:
                 searched, growths = _search(column, tol, limit, point, system, monitor=monitor), 0
             solution = _through_features(column, tol, limit, searched)
             found.append(replace(solution, work={**system.work, "growths": float(growths)}))
-        return columns_of(found, monitor.trace)
+        joint = columns_of(found, monitor.trace)
+        if problem.n_columns == 1 and isinstance(system, EqualitySystem) and _is_kept(system, joint):
+            joint = replace(joint, factor=system)
+        return joint
 
     def _system(self, problem: Problem) -> EqualitySystem | SwitchedSystem:
         if self.reuse == "switches":
             return SwitchedSystem(problem)
         return EqualitySystem(problem, reuse=self.reuse == "hybrid")
+
+
+def _is_kept(system: EqualitySystem, solution: Solution) -> bool:
+    """Return whether the factor of the last set is the solution's own, and small enough to keep."""
+    assert solution.beta is not None
+    return system.rows.size <= _KEPT_ROWS and system.holds(solution.beta[:, 0])
 
 
 @dataclass

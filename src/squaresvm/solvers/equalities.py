@@ -42,6 +42,7 @@ class EqualitySystem:
         self.is_updated = False
         self.work = {"factor": 0.0, "refactoring": 0.0}
         self._reuse = reuse
+        self._is_copy = False
         self._operator: SubsetOperator | None = None
         self._factor: CholeskyFactor | None = None
         self._solution: Solution | None = None
@@ -60,7 +61,8 @@ class EqualitySystem:
         leave, come = self._changes(active)
         few = min(_FEW, int(_FEW_SHARE * active.sum())) if self._reuse else 0
         self.work["refactoring"] += float(active.sum()) ** 3 / 3.0
-        if self._factor is None or leave.size + come.size > few or not self._update(leave, come):
+        usable = self._factor is not None and self._factor.is_current
+        if not usable or leave.size + come.size > few or not self._update(leave, come):
             self.rebuild(active)
         return self._expanded()
 
@@ -123,7 +125,7 @@ class EqualitySystem:
         keep[positions] = False
         self._factor, self._solution = self._factor.remove(positions, self._solution)
         self._operator = self._operator.shrunk(keep)
-        self._rebuild_if_due()
+        self._repair_if_due()
 
     def _come(self, rows: IntArray) -> None:
         if rows.size == 0:
@@ -139,12 +141,15 @@ class EqualitySystem:
         self._factor, self._solution = self._factor.append(
             slots, cross, corner, ridge, shortfall, self._solution
         )
-        self._rebuild_if_due()
+        self._repair_if_due()
 
-    def _rebuild_if_due(self) -> None:
+    def _repair_if_due(self) -> None:
         assert self._factor is not None
-        if not self._factor.can_wait:
-            raise np.linalg.LinAlgError("too many corrections wait: the factor is to be made anew")
+        if self._factor.can_wait:
+            return
+        if self._is_copy:
+            raise np.linalg.LinAlgError("too many corrections wait, and others use the same factor")
+        self._factor = self._factor.repaired()
 
     def diag_inverse(self) -> FloatArray:
         """Return the diagonal of the inverse of the bordered system, in the order of `rows`."""
@@ -160,4 +165,49 @@ class EqualitySystem:
         """Return a system that starts from this one; both may change as long as neither is repaired."""
         other = EqualitySystem(self.problem, self._reuse)
         other._operator, other._factor, other._solution = self._operator, self._factor, self._solution
+        other._is_copy = True
         return other
+
+    def holds(self, beta: FloatArray) -> bool:
+        """Return whether the set is that of the multipliers that are not zero."""
+        return np.array_equal(np.sort(self.rows), np.flatnonzero(beta))
+
+    def carried(self, problem: Problem, position: IntArray) -> EqualitySystem:
+        """Return the system of the rows that are left, for a problem that numbers its rows otherwise.
+
+        Parameters
+        ----------
+        problem : Problem
+            With one column of targets.
+        position : ndarray
+            Where each row of the old problem stands in the new one; -1 for rows that left.
+        """
+        other = EqualitySystem(problem, self._reuse)
+        if self._factor is None or self._operator is None or not self._factor.is_current:
+            return other
+        there = position[self.rows] >= 0
+        factor, solution, operator = self._factor, self._solution, self._operator
+        assert solution is not None
+        if not there.any():
+            return other
+        if not there.all():
+            try:
+                factor, solution = factor.remove(np.flatnonzero(~there), solution)
+            except np.linalg.LinAlgError:
+                return other
+            operator = operator.kept(there)
+        if not factor.can_wait:
+            factor = factor.repaired()
+        other._operator = operator.moved(problem.operator, position[operator.rows])
+        other._factor, other._solution, other.is_updated = factor, solution, True
+        return other
+
+    def wipe(self) -> None:
+        """Write zeros over what the store still holds of rows that are not in the set."""
+        if self._operator is not None:
+            self._operator.clear_empty()
+
+    def flush(self) -> None:
+        """Overwrite what the factor derived from rows that left."""
+        if self._factor is not None and self._factor.is_current:
+            self._factor = self._factor.wiped()
