@@ -10,7 +10,7 @@ from squaresvm.kernels import Kernel
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.store import KernelStore
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["OnDemandOperator", "available_memory"]
 
@@ -75,3 +75,14 @@ class OnDemandOperator(DenseOperator):
             return super().block(rows, columns)
         everything = columns.size == self.n_rows and bool(np.all(np.diff(columns) == 1))
         return self.kernel(self.X[rows], self.X if everything else self.X[columns])
+
+    def without(self, keep: BoolArray, X: Matrix) -> DenseOperator:
+        """Return the operator of the rows kept, X; on the same store if there is one."""
+        return super().without(keep, X) if self.is_held else OnDemandOperator(self.kernel, X)
+
+    def joined(self, X: Matrix) -> tuple[DenseOperator, FloatArray, FloatArray]:
+        """Return the operator of X, K between held and new rows, and K of the new rows."""
+        if self.is_held:
+            return super().joined(X)
+        new = X[self.n_rows :]
+        return OnDemandOperator(self.kernel, X), self.kernel(self.X, new), self.kernel(new, new)

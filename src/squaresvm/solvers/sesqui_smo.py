@@ -233,7 +233,7 @@ class BoundedDescent:
         if moved.size > _CLIPPED * beta.size:
             return
         if moved.size:
-            gradient += back[moved] @ self.problem.operator.block(moved, np.arange(beta.size))
+            gradient += self.problem.operator.block(np.arange(beta.size), moved) @ back[moved]
             gradient += self.ridge * back + self._inverse_A * back.sum()
         if clipped @ (gradient - self.y) < self.beta @ (self.gradient - self.y):
             self.beta, self.gradient = clipped, gradient
