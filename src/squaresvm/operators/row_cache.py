@@ -75,7 +75,8 @@ class RowCache:
         places = np.argsort(self._stamp, kind="stable")[: missing.size]
         m = self.place.size
         rows = self.values.reshape(self.capacity, m)
-        rows[places] = self.operator.block(np.arange(m), missing).T  # Few columns are what stores are good at.
+        # Few columns of a store are cheap, few rows are not.
+        rows[places] = self.operator.block(np.arange(m), missing).T
         gone = self._owner[places]
         self.place[gone[gone >= 0]] = -1
         self._owner[places] = missing
