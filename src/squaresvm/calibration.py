@@ -80,7 +80,12 @@ class Calibration:
         """Return probabilities of shape (rows, n_classes) that sum to one."""
         leads = lead(decision)
         p = expit(np.where(leads > 0, self.above, self.below) * leads)
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        p = np.asarray(p / p.sum(axis=1, keepdims=True))
+        # A lead too small to show beside 0.5 still puts the predicted class on top.
+        best = (decision[:, 0] > 0).astype(np.intp) if decision.shape[1] == 1 else decision.argmax(axis=1)
+        (clash,) = np.nonzero(p.argmax(axis=1) != best)
+        p[clash, best[clash]] = np.nextafter(p[clash].max(axis=1), 1.0)
+        return p
 
 
 def lead(decision: FloatArray) -> FloatArray:

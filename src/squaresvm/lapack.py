@@ -151,6 +151,8 @@ def solve_triangular_in_place(
     """
     if rhs.size == 0:
         return
+    if lower.shape[0] != rhs.shape[0 if side == "left" else 1]:
+        raise ValueError(f"shapes {lower.shape} and {rhs.shape} do not fit")
     a, lda = _matrix(lower)
     b, ldb = _matrix(rhs)
     _routine("dtrsm")(
@@ -179,6 +181,8 @@ def gram_update(c: FloatArray, a: FloatArray, alpha: float = 1.0) -> None:
     """
     if a.size == 0:
         return
+    if c.shape != (a.shape[0], a.shape[0]):
+        raise ValueError(f"shapes {c.shape} and {a.shape} do not fit")
     pa, lda = _matrix(a)
     pc, ldc = _matrix(c)
     _routine("dsyrk")(
@@ -207,6 +211,8 @@ def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0
     """
     if c.size == 0 or a.shape[1] == 0:
         return
+    if a.shape != (c.shape[0], b.shape[0]) or b.shape[1] != c.shape[1]:
+        raise ValueError(f"shapes {c.shape}, {a.shape} and {b.shape} do not fit")
     transposed = b.strides[0] != 8 and b.shape[0] > 1
     pa, lda = _matrix(a)
     pb, ldb = _matrix(b.T if transposed else b)
@@ -243,6 +249,8 @@ def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArra
     ndarray of shape (m, k), Fortran-ordered
     """
     b = np.asfortranarray(b)
+    if a.shape != (b.shape[0], b.shape[0]):
+        raise ValueError(f"shapes {a.shape} and {b.shape} do not fit")
     out = np.zeros(b.shape, order="F")
     if b.size == 0:
         return out

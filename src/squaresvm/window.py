@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterable
 from typing import Any, Self
 
@@ -138,6 +139,7 @@ class Window(MetaEstimatorMixin, BaseEstimator):
                 "times must be given with every row or with none: "
                 f"the window is by {'count' if held is None else 'age'}"
             )
+        self._check_size(held is not None)
         moments = _check_times(times, _count(y), held)
         trial = self.estimator_._copy()
         trial.learn(X, y, sample_weight=sample_weight, ids=ids)
@@ -208,6 +210,14 @@ class Window(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         self.estimator_.refit()
         return self
+
+    def __copy__(self) -> Self:
+        """Return a window that goes its own way."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        if "estimator_" in self.__dict__:
+            other.estimator_ = copy.copy(self.estimator_)
+        return other
 
     def _replace(self, fitted: Any, times: FloatArray | None) -> None:
         self.__dict__.update(estimator_=fitted, times_=times)

@@ -53,5 +53,8 @@ def demo(
     if not output.parent.is_dir():
         typer.echo(f"squaresvm: {output.parent}: no such folder", err=True)
         raise typer.Exit(2)
-    console = Console(highlight=True, soft_wrap=True)
+    if output.is_dir():
+        typer.echo(f"squaresvm: {output}: is a folder", err=True)
+        raise typer.Exit(2)
+    console = Console(highlight=True, soft_wrap=True, markup=False)
     run(output, say=console.print)

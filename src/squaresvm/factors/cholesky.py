@@ -175,7 +175,10 @@ class CholeskyFactor:
             wide = beta.astype(np.longdouble)
             rows = np.asarray(targets - K @ wide - ridge * wide - solution.bias, dtype=np.float64)
         else:
-            product = self.inverse.store.matmul(self._scatter(beta))[self.slots]
+            store = self.inverse.store
+            by_slot = np.zeros((store.size, beta.shape[1]), order="F")
+            by_slot[self.slots] = beta
+            product = store.matmul(by_slot)[self.slots]
             rows = targets - product - ridge * beta - solution.bias
         if self.bias.is_absent:
             return rows, np.zeros(targets.shape[1])

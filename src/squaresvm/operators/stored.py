@@ -48,7 +48,14 @@ class StoredOperator:
     def full(self) -> FloatArray | None:
         """Return K in one array, to read, where it is held so and has no empty slots; else None."""
         store = self._held()
-        return store.full if self._slots is None else None
+        return store.full if self._fills(store) else None
+
+    def _fills(self, store: KernelStore) -> bool:
+        """Return whether the rows fill the store in their own order.
+
+        An operator that rows were added to, and that was then given up, leaves the store larger than this.
+        """
+        return self._slots is None and store.size == self.n_rows
 
     @property
     def slots(self) -> IntArray:
@@ -56,14 +63,15 @@ class StoredOperator:
         return np.arange(self.n_rows) if self._slots is None else self._slots
 
     def _scatter(self, b: FloatArray) -> FloatArray:
-        if self._slots is None:
+        store = self._held()
+        if self._fills(store):
             return b
-        out = np.zeros((self._held().size, b.shape[1]), order="F")
-        out[self._slots] = b
+        out = np.zeros((store.size, b.shape[1]), order="F")
+        out[self.slots] = b
         return out
 
     def _gather(self, b: FloatArray) -> FloatArray:
-        return b if self._slots is None else b[self._slots]
+        return b if self._fills(self._held()) else b[self.slots]
 
     def diagonal(self) -> FloatArray:
         """Return the diagonal of K."""
