@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import manhattan_distances
 from sklearn.utils.extmath import row_norms
 
+from squaresvm.lapack import product
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "scale_gamma"]
@@ -43,9 +44,15 @@ def inner_products(X: Matrix, Z: Matrix) -> FloatArray:
             # Sparse times dense is several times faster than sparse times sparse.
             dense = Z.toarray() if sp.issparse(Z) else Z
             return np.asarray(X @ np.asarray(dense, dtype=np.float64).T, dtype=np.float64)
-        product = X @ Z.T
-        return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
-    return np.asarray(X, dtype=np.float64) @ np.asarray(Z, dtype=np.float64).T
+        sparse = X @ Z.T
+        return np.asarray(sparse.toarray() if sp.issparse(sparse) else sparse, dtype=np.float64)
+    return product(_regular(X), _regular(Z).T)
+
+
+def _regular(X: Matrix) -> FloatArray:
+    """Return dense rows in float64, row- or column-major: a slice of columns is neither."""
+    dense = np.asarray(X, dtype=np.float64)
+    return dense if 8 in dense.strides and min(dense.strides) > 0 else np.ascontiguousarray(dense)
 
 
 def squared_norms(X: Matrix) -> FloatArray:

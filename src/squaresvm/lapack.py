@@ -27,6 +27,7 @@ __all__ = [
     "gram_update",
     "invert_cholesky_in_place",
     "multiply_add",
+    "product",
     "solve_triangular_in_place",
     "symmetric_product",
 ]
@@ -200,7 +201,7 @@ def gram_update(c: FloatArray, a: FloatArray, alpha: float = 1.0) -> None:
 
 
 def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0) -> None:
-    """Add alpha a b to `c`. `b` may be the transpose of a column-major part.
+    """Add alpha a b to `c`. `a` and `b` may be transposes of column-major parts.
 
     Parameters
     ----------
@@ -209,29 +210,50 @@ def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0
     b : ndarray of shape (k, n)
     alpha : float, default=1.0
     """
-    if c.size == 0 or a.shape[1] == 0:
-        return
     if a.shape != (c.shape[0], b.shape[0]) or b.shape[1] != c.shape[1]:
         raise ValueError(f"shapes {c.shape}, {a.shape} and {b.shape} do not fit")
-    transposed = b.strides[0] != 8 and b.shape[0] > 1
-    pa, lda = _matrix(a)
-    pb, ldb = _matrix(b.T if transposed else b)
+    if c.size == 0 or a.shape[1] == 0:
+        return
+    flag_a, pa, lda = _operand(a)
+    flag_b, pb, ldb = _operand(b)
     pc, ldc = _matrix(c)
-    _routine("dgemm")(
-        _char("N"),
-        _char("T" if transposed else "N"),
-        _int(c.shape[0]),
-        _int(c.shape[1]),
-        _int(a.shape[1]),
-        _real(alpha),
-        pa,
-        lda,
-        pb,
-        ldb,
-        _real(1.0),
-        pc,
-        ldc,
-    )
+    sizes = (_int(c.shape[0]), _int(c.shape[1]), _int(a.shape[1]))
+    _routine("dgemm")(flag_a, flag_b, *sizes, _real(alpha), pa, lda, pb, ldb, _real(1.0), pc, ldc)
+
+
+def _operand(a: FloatArray) -> tuple[Any, Any, Any]:
+    """Return the flag, address and leading dimension of a matrix or of a transpose."""
+    transposed = a.strides[0] != 8 and a.shape[0] > 1
+    pointer, leading = _matrix(a.T if transposed else a)
+    return _char("T" if transposed else "N"), pointer, leading
+
+
+def product(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a b, Fortran-ordered, by the same BLAS as the factorisations.
+
+    NumPy brings a BLAS of its own, whose threads go on spinning for a while after each product: between two
+    LAPACK calls that would cost several times the product itself.
+
+    Parameters
+    ----------
+    a : ndarray of shape (m, k), row- or column-major
+    b : ndarray of shape (k, n), row- or column-major
+
+    Returns
+    -------
+    ndarray of shape (m, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.lapack import product
+    >>> product(np.ones((2, 3)), np.ones((3, 1)))
+    array([[3.],
+           [3.]])
+    """
+    out = np.zeros((a.shape[0], b.shape[1]), order="F")
+    multiply_add(out, a, b)
+    return out
 
 
 def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArray:

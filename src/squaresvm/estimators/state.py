@@ -105,7 +105,7 @@ class State:
     operator : Operator or None
         How K is reached; None: made from the rows when asked for.
     requests : int, default=0
-        Requests since all rows were last read, where the model lives on sums over them.
+        Requests since the residual of all rows was last taken.
     """
 
     rows: Rows

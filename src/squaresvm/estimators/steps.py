@@ -24,6 +24,8 @@ __all__ = ["FactorStep", "HingeStep", "NewtonStep", "ProximalStep", "Step"]
 
 #: Rows on which the residual is taken between repairs.
 _SAMPLE = 4
+#: Which rows those are must not be known beforehand, and nothing else depends on it.
+_RANDOM = np.random.default_rng()
 
 
 class Step(Protocol):
@@ -32,6 +34,7 @@ class Step(Protocol):
     problem: Problem
     solution: Solution
     refactored: bool
+    requests: int
 
     def forget(self, keep: BoolArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
         """Go to the rows kept, with features X and the given targets."""
@@ -57,6 +60,7 @@ class _StepBase:
         self.problem = state.problem
         self.solution = state.solution
         self.refactored = False
+        self.requests = state.requests
 
     def _go(self, operator: Operator, targets: FloatArray, costs: FloatArray) -> None:
         self.problem = Problem(operator, targets, costs, self.problem.loss, self.problem.bias)
@@ -162,10 +166,12 @@ class FactorStep(_StepBase):
     def _settle(self, factor: CholeskyFactor | None, same_classes: bool) -> None:
         """Repair the factor if that is due, and solve anew where the solution has not come along."""
         came_along = factor is not None and same_classes
+        self.requests += 1
         if factor is None:
             factor, self.refactored = self._built(), True
         elif not factor.can_wait:
             factor = factor.repaired()
+            self.requests = 0
         if came_along:
             self.solution = Solution(beta=self.solution.beta, bias=self.solution.bias, factor=factor)
         else:
@@ -175,7 +181,9 @@ class FactorStep(_StepBase):
         """Return the residual: of all rows after a repair, else of some; mend it where it has drifted."""
         factor, tol = self.solution.factor, self.state.settings.tol
         assert isinstance(factor, CholeskyFactor)
-        sampled = factor.signs.size > 0 and self.problem.n_rows > _SAMPLE
+        if self.refactored or self.requests >= PENDING_LIMIT:
+            self.requests = 0
+        sampled = self.requests > 0 and self.problem.n_rows > _SAMPLE
         residual = self._residual(sampled)
         if residual <= tol:
             return residual, sampled
@@ -198,7 +206,7 @@ class FactorStep(_StepBase):
     def _residual(self, sampled: bool) -> float:
         if not sampled:
             return float(self.problem.residual(self.solution).max())
-        rows = np.random.default_rng().integers(self.problem.n_rows, size=_SAMPLE)
+        rows = _RANDOM.integers(self.problem.n_rows, size=_SAMPLE)
         return self.problem.residual_on(rows, self.solution)
 
 

@@ -158,7 +158,8 @@ def _without_effect(state: State, rows: Rows) -> Update:
 
 def _finished(unsolved: State, step: Any, wipe: Callable[[], None]) -> Update:
     residual, sampled = step.check()
-    after = replace(unsolved, solution=step.solution, operator=step.problem.operator)
+    operator = step.problem.operator
+    after = replace(unsolved, solution=step.solution, operator=operator, requests=step.requests)
     after.__dict__["problem"] = step.problem  # The cache of the property: it is at hand.
     if after.settings.proximal:
         _ = after.expansion  # Needs the store as it is now: later requests change it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from squaresvm.factors.definite import solve_definite, triangular_inverse
+from squaresvm.factors.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.operators import KernelStore
 from squaresvm.problem import Bias
@@ -226,7 +226,7 @@ class CholeskyFactor:
         left = Solution(
             beta=(beta - bordered @ pivots)[keep], bias=solution.bias - beside @ pivots, factor=None
         )
-        root = scipy.linalg.cholesky(columns[gone], lower=True)
+        root = lower_root(columns[gone])
         inverse_root = triangular_inverse(root)
         correction = columns @ inverse_root.T
         shrunk = ones - correction @ (inverse_root @ ones[gone])
@@ -262,8 +262,14 @@ class CholeskyFactor:
         """
         grown = self._grown(slots, ridge)
         by_slot = grown._scatter(cross)
-        v = grown._inner(by_slot)
         corner = corner + np.diag(ridge)
+        half = None
+        if self._extends(slots):
+            half = self.inverse.half_solve(by_slot[: self.extent])
+            v = np.zeros_like(by_slot)
+            v[: self.extent] = self.inverse.other_half(half)
+        else:
+            v = grown._inner(by_slot)
         schur = corner - cross.T @ v[self.slots]
         d = 1.0 - cross.T @ self.ones[self.slots]
         beta = solution.beta
@@ -274,13 +280,13 @@ class CholeskyFactor:
             old = old + np.outer(self.ones[self.slots], beside)
             bordered = schur + np.outer(d, beside)
         new = solve_definite(bordered, shortfall)
-        root = scipy.linalg.cholesky(schur, lower=True)
+        root = lower_root(schur)
         fresh = scipy.linalg.cho_solve((root, True), d)
         ones = grown.ones - v @ fresh
         ones[slots] = fresh
         factor = replace(grown, slots=np.concatenate([self.slots, slots]), ones=ones)
-        if self._extends(slots):
-            self.inverse.extend(by_slot[: self.extent], corner, self.extent)
+        if half is not None:
+            self.inverse.extend(half, corner, self.extent)
             factor = replace(factor, extent=factor.size)
         else:
             v[slots] -= np.eye(slots.size)
@@ -331,7 +337,7 @@ class CholeskyFactor:
             bordered = inner - np.outer(pull, beside)
         moved = np.linalg.solve(bordered, vectors.T @ beta)
         sign = float(np.sign(scale[0]))
-        root = scipy.linalg.cholesky(sign * inner, lower=True)
+        root = lower_root(sign * inner)
         correction = v @ triangular_inverse(root).T
         shrunk = self.ones - v @ np.linalg.solve(inner, pull)
         factor = replace(self, ones=shrunk, is_shifted=True)._correct(correction, -sign)

@@ -129,13 +129,23 @@ class SlotInverse:
         invert_cholesky_in_place(self.store.room(extent))
         self.form, self.size = Form.INVERSE, extent
 
-    def extend(self, cross: FloatArray, corner: FloatArray, extent: int) -> None:
+    def half_solve(self, rhs: FloatArray) -> FloatArray:
+        """Return inv(L) rhs."""
+        out = np.array(rhs, order="F")
+        solve_triangular_in_place(self.store.room(rhs.shape[0]), out)
+        return out
+
+    def other_half(self, half: FloatArray) -> FloatArray:
+        """Return inv(L') half: with `half_solve` before it, inv(L L') rhs."""
+        out = np.array(half, order="F")
+        solve_triangular_in_place(self.store.room(half.shape[0]), out, transpose=True)
+        return out
+
+    def extend(self, rows: FloatArray, corner: FloatArray, extent: int) -> None:
         """Append rows behind `extent` slots of the Cholesky factor.
 
-        H grows by `cross` of shape (extent, q) and `corner` of shape (q, q).
+        H grows by `corner` of shape (q, q), and beside it by a block of which `rows` is the `half_solve`.
         """
-        rows = np.array(cross, order="F")
-        solve_triangular_in_place(self.store.room(extent), rows)
         below = np.asfortranarray(corner - rows.T @ rows)
         cholesky_in_place(below)
         size = extent + corner.shape[0]

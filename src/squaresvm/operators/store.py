@@ -12,6 +12,9 @@ from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["KernelStore"]
 
+#: Bytes of one block of kernel values on its way into a store: temporaries must stay small beside K.
+_FILL_BYTES = 6 * 2**20
+
 
 class KernelStore:
     """A symmetric matrix in one buffer, by slots, with room to lend to a factor.
@@ -51,7 +54,7 @@ class KernelStore:
         self._fresh = lent  # Whether the room still holds K.
         self._buffer = _allocate(n_rows)
         kernel, room = self._kernel, self.room(n_rows)
-        for columns in row_blocks(n_rows, n_rows):
+        for columns in row_blocks(n_rows, n_rows, _FILL_BYTES):
             start, stop = columns.start, columns.stop
             values = block(slice(start, n_rows), columns)
             corner, below = values[: stop - start], values[stop - start :]
@@ -69,10 +72,11 @@ class KernelStore:
         return store
 
     def _fill_corner(self, values: FloatArray, part: slice) -> None:
-        lower = np.tril_indices(values.shape[0])
+        lower = np.tri(values.shape[0], dtype=bool)
         corner = self._kernel[part, part]
-        (self.room(self.size)[part, part] if self.lent else corner)[lower] = values[lower]
-        corner.T[lower] = values[lower]
+        below = self.room(self.size)[part, part] if self.lent else corner
+        np.copyto(below, values, where=lower)
+        np.copyto(corner.T, values, where=lower)
 
     @property
     def _kernel(self) -> FloatArray:
@@ -99,8 +103,8 @@ class KernelStore:
         kernel, room = self._kernel, self.room(m)
         for columns in row_blocks(m, m):
             room[columns.stop :, columns] = kernel[columns, columns.stop :].T
-            lower = np.tril_indices(columns.stop - columns.start)
-            room[columns, columns][lower] = kernel[columns, columns].T[lower]
+            lower = np.tri(columns.stop - columns.start, dtype=bool)
+            np.copyto(room[columns, columns], kernel[columns, columns].T, where=lower)
 
     @property
     def full(self) -> FloatArray | None:
@@ -133,8 +137,8 @@ class KernelStore:
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns], by slots, a new Fortran-ordered array."""
         if not self.lent:
-            # Rows of the transpose are contiguous, and whole rows first is the fast order.
-            return self._kernel.T[columns][:, rows].T
+            # Rows of the transpose are contiguous, which makes this the fast order.
+            return self._kernel.T[np.ix_(columns, rows)].T
         if columns.size <= rows.size:
             out = np.empty((rows.size, columns.size), order="F")
             for position, column in enumerate(columns):

@@ -93,6 +93,7 @@ class ActiveSet:
                 first: Solution | None = Solution(beta=beta, bias=start.bias[[index]])
                 if isinstance(start.factor, EqualitySystem) and problem.n_columns == 1:
                     system = start.factor
+                    first = system.solution() or first
             elif self.n_sv_max is None:
                 first = _coordinate_start(column)
             else:
@@ -268,7 +269,9 @@ def _through_features(problem: Problem, tol: float, limit: int, found: Solution)
     multipliers of ordinary size; the active sets go on from there.
     """
     residual = float(problem.residual(found)[0])
-    if found.outcome is not Outcome.FINISHED or residual <= max(tol, float(problem.rounding(found)[0])):
+    if found.outcome is not Outcome.FINISHED or residual <= tol:
+        return found
+    if residual <= float(problem.rounding(found)[0]):
         return found
     everyone = np.arange(problem.n_rows)
     Z = pivoted_features(problem.operator.block(everyone, everyone))

@@ -168,6 +168,13 @@ class EqualitySystem:
         other._is_copy = True
         return other
 
+    def solution(self) -> Solution | None:
+        """Return the solution of the set as it is; None before there is one."""
+        if self._solution is None:
+            return None
+        beta, bias = self._expanded()
+        return Solution(beta=beta[:, None], bias=np.array([bias]))
+
     def holds(self, beta: FloatArray) -> bool:
         """Return whether the set is that of the multipliers that are not zero."""
         return np.array_equal(np.sort(self.rows), np.flatnonzero(beta))
