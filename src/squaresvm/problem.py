@@ -202,7 +202,7 @@ class Problem:
         """Return the largest violation over some rows and the bias: O(m) a row, where K costs O(m^2)."""
         beta = solution.beta
         assert beta is not None
-        product = self.operator.block(rows, np.arange(self.n_rows)) @ beta
+        product = self.operator.rows_times(rows, beta)
         defect = product + self.ridge[rows, None] * beta[rows] + solution.bias - self.targets[rows]
         worst = self._row_residual(beta[rows], defect, rows)
         return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())

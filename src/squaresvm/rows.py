@@ -174,6 +174,14 @@ def _bytes(X: Matrix) -> int:
     return int(X.data.nbytes if sp.issparse(X) else X.nbytes)
 
 
+def _dropped(X: Matrix, positions: IntArray, keep: BoolArray) -> Matrix:
+    """Return X without some rows: one row leaves between two straight copies."""
+    if positions.size != 1 or sp.issparse(X):
+        return X[keep]
+    row = int(positions[0])
+    return np.concatenate([X[:row], X[row + 1 :]])
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Training rows as they are held: the only place that holds them.
@@ -231,7 +239,7 @@ class Rows:
         keep[positions] = False
         rest = replace(self, y=self.y[keep], weights=self.weights[keep], ids=self.ids.without(keep))
         if not strike or _bytes(self.base) <= LARGE_BYTES:
-            return replace(rest, base=self.X[keep], alive=None, is_owned=True)
+            return replace(rest, base=_dropped(self.X, positions, keep), alive=None, is_owned=True)
         alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
         gone = np.flatnonzero(alive)[positions]
         alive[gone] = False

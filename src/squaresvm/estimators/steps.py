@@ -14,7 +14,7 @@ from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
 from squaresvm.operators import LinearOperator, Operator, ProximalOperator, StoredOperator
 from squaresvm.problem import Loss, Problem
-from squaresvm.solution import Solution
+from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
@@ -23,7 +23,7 @@ from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 __all__ = ["FactorStep", "HingeStep", "NewtonStep", "ProximalStep", "Step"]
 
 #: Rows on which the residual is taken between repairs.
-_SAMPLE = 4
+_SAMPLE = 2
 #: Which rows those are must not be known beforehand, and nothing else depends on it.
 _RANDOM = np.random.default_rng()
 
@@ -35,6 +35,7 @@ class Step(Protocol):
     solution: Solution
     refactored: bool
     requests: int
+    certificate: Certificate | None
 
     def forget(self, keep: BoolArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
         """Go to the rows kept, with features X and the given targets."""
@@ -61,6 +62,7 @@ class _StepBase:
         self.solution = state.solution
         self.refactored = False
         self.requests = state.requests
+        self.certificate: Certificate | None = None
 
     def _go(self, operator: Operator, targets: FloatArray, costs: FloatArray) -> None:
         self.problem = Problem(operator, targets, costs, self.problem.loss, self.problem.bias)
@@ -76,7 +78,8 @@ class _StepBase:
 
     def check(self) -> tuple[float, bool]:
         """Return the residual of all rows."""
-        return float(self.problem.residual(self.solution).max()), False
+        self.certificate = self.problem.certify(self.solution, self.state.settings.tol)
+        return self.certificate.residual, False
 
 
 class FactorStep(_StepBase):
@@ -205,7 +208,8 @@ class FactorStep(_StepBase):
 
     def _residual(self, sampled: bool) -> float:
         if not sampled:
-            return float(self.problem.residual(self.solution).max())
+            self.certificate = self.problem.certify(self.solution, self.state.settings.tol)
+            return self.certificate.residual
         rows = _RANDOM.integers(self.problem.n_rows, size=_SAMPLE)
         return self.problem.residual_on(rows, self.solution)
 

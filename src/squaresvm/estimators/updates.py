@@ -160,7 +160,9 @@ def _finished(unsolved: State, step: Any, wipe: Callable[[], None]) -> Update:
     residual, sampled = step.check()
     operator = step.problem.operator
     after = replace(unsolved, solution=step.solution, operator=operator, requests=step.requests)
-    after.__dict__["problem"] = step.problem  # The cache of the property: it is at hand.
+    after.__dict__["problem"] = step.problem  # The caches of two properties: they are at hand.
+    if not sampled and step.certificate is not None:
+        after.__dict__["certificate"] = step.certificate
     if after.settings.proximal:
         _ = after.expansion  # Needs the store as it is now: later requests change it.
     return Update(after, residual, sampled, step.refactored, wipe)
@@ -171,7 +173,8 @@ def _remaining_classes(state: State, rest: Rows, inside: IntArray) -> np.ndarray
     if state.classes is None:
         return None
     weights = state.settings.row_weights(rest.y, rest.weights)
-    at_risk = np.unique(state.rows.y[inside])
+    gone = state.rows.y[inside]
+    at_risk = gone if gone.size == 1 else np.unique(gone)
     lost = [label for label in at_risk if not np.any((rest.y == label) & (weights > 0))]
     if not lost:
         return state.classes

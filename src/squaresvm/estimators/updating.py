@@ -115,10 +115,9 @@ class Updating(SquareSVM):
         ValueError
             If an id is given twice, or if too few rows would remain. Nothing has changed then.
         """
-        check_is_fitted(self)
         start = time.perf_counter()
         with REQUESTS:
-            state = self._state
+            state = self._fitted("forget")
             positions = state.rows.ids.positions(ids)
             if positions.size == 0:
                 raise ValueError("no ids were given: there is nothing to forget")

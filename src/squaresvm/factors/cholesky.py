@@ -9,6 +9,7 @@ import scipy.linalg
 
 from squaresvm.factors.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
+from squaresvm.lapack import product
 from squaresvm.operators import KernelStore
 from squaresvm.problem import Bias
 from squaresvm.solution import Solution
@@ -178,8 +179,8 @@ class CholeskyFactor:
             store = self.inverse.store
             by_slot = np.zeros((store.size, beta.shape[1]), order="F")
             by_slot[self.slots] = beta
-            product = store.matmul(by_slot)[self.slots]
-            rows = targets - product - ridge * beta - solution.bias
+            kernel_part = store.matmul(by_slot)[self.slots]
+            rows = targets - kernel_part - ridge * beta - solution.bias
         if self.bias.is_absent:
             return rows, np.zeros(targets.shape[1])
         return rows, self.bias.penalty * solution.bias - beta.sum(axis=0)
@@ -228,7 +229,7 @@ class CholeskyFactor:
         )
         root = lower_root(columns[gone])
         inverse_root = triangular_inverse(root)
-        correction = columns @ inverse_root.T
+        correction = product(columns, inverse_root.T)
         shrunk = ones - correction @ (inverse_root @ ones[gone])
         shrunk[gone] = 0.0
         ridge = self.ridge.copy()
@@ -290,7 +291,7 @@ class CholeskyFactor:
             factor = replace(factor, extent=factor.size)
         else:
             v[slots] -= np.eye(slots.size)
-            correction = v @ triangular_inverse(root).T
+            correction = product(v, triangular_inverse(root).T)
             factor = factor._correct(correction, 1.0)
         joined = np.vstack([beta - old @ new, new])
         return factor, Solution(beta=joined, bias=solution.bias + beside @ new, factor=factor)
@@ -338,7 +339,7 @@ class CholeskyFactor:
         moved = np.linalg.solve(bordered, vectors.T @ beta)
         sign = float(np.sign(scale[0]))
         root = lower_root(sign * inner)
-        correction = v @ triangular_inverse(root).T
+        correction = product(v, triangular_inverse(root).T)
         shrunk = self.ones - v @ np.linalg.solve(inner, pull)
         factor = replace(self, ones=shrunk, is_shifted=True)._correct(correction, -sign)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
@@ -366,7 +367,8 @@ class CholeskyFactor:
         """Return a view after the corrections have been worked into the shared inverse."""
         alive = _mask(self.slots, self.size)
         self.inverse.repair(self._pending, self.signs, alive, self.extent)
-        return self._anew()
+        # u has come along with every correction: a product with the whole inverse would tell nothing new.
+        return replace(self, version=self.inverse.version, extent=self.size, signs=np.empty(0))
 
     def rebuilt(self) -> CholeskyFactor:
         """Return a view of a factor made anew from K."""
@@ -378,7 +380,8 @@ class CholeskyFactor:
         ridge = np.ones(size)
         ridge[: self.size] = self.ridge
         self.inverse.factorise(ridge, _mask(self.slots, size))
-        return replace(self, ridge=ridge)._anew()
+        anew = replace(self, version=self.inverse.version, extent=size, ridge=ridge, signs=np.empty(0))
+        return anew._with_ones()
 
     def wiped(self) -> CholeskyFactor:
         """Return a view after everything that stems from rows that left has been overwritten."""
@@ -387,11 +390,6 @@ class CholeskyFactor:
         # A Cholesky factor is cheaper to make anew than to invert for the sake of a few corrections.
         anew = self.inverse.form is Form.CHOLESKY and not self.is_shifted
         return self.rebuilt() if anew else self.repaired()
-
-    def _anew(self) -> CholeskyFactor:
-        """Return the view that no corrections are needed for."""
-        version, none = self.inverse.version, np.empty(0)
-        return replace(self, version=version, extent=self.size, signs=none)._with_ones()
 
     def inverted(self) -> CholeskyFactor:
         """Return this view with the inverse itself in the room, of which columns are there to read."""

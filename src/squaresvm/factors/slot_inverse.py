@@ -169,7 +169,8 @@ class SlotInverse:
         self.size = size
         for sign in (-1.0, 1.0):
             gram_update(room, np.asfortranarray(columns[:, signs == sign]), sign)
-        empty = np.flatnonzero(~alive)
+        # Slots that were wiped before have zeros in all corrections, and so stay as they are.
+        empty = np.flatnonzero(~alive & (np.diagonal(room) != 0.0))
         _zero(room, empty)
         room[empty, empty] = 0.0
         self.pending[:] = 0.0

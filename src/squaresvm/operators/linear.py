@@ -74,6 +74,10 @@ class LinearOperator:
                 total[rows, column] += size[part, column] @ near
         return total
 
+    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
+        """Return K[rows] b, for a few rows."""
+        return np.asarray(self.X[rows] @ (self.X.T @ b), dtype=np.float64)
+
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
         return inner_products(self.X[rows], self.X[columns])

@@ -47,6 +47,10 @@ class ProximalOperator(StoredOperator):
         """Return K (W (K b)): two products with K, and K W K' itself is needed by the factor only."""
         return self.inner.matmul(self.weights[:, None] * self.inner.matmul(b))
 
+    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
+        """Return (K W K')[rows] b, for a few rows."""
+        return self.inner.rows_times(rows, self.weights[:, None] * self.inner.matmul(b))
+
     def magnitude(self, b: FloatArray) -> FloatArray:
         """Return the sum of |K_il w_l K_lj b_j| over j and l."""
         return self.inner.magnitude(self.weights[:, None] * self.inner.magnitude(b))

@@ -85,6 +85,11 @@ class StoredOperator:
         """Return sum_j |K_ij b_j| for each row and column of b."""
         return self._gather(self._held().magnitude(self._scatter(b)))
 
+    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
+        """Return K[rows] b, for a few rows."""
+        store, by_slot = self._held(), self._scatter(b)
+        return np.stack([store.column(int(slot)) @ by_slot for slot in self.slots[rows]])
+
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
         if self._slots is not None:
