@@ -116,8 +116,10 @@ class Updating(SquareSVM):
             If an id is given twice, or if too few rows would remain. Nothing has changed then.
         """
         start = time.perf_counter()
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
         with REQUESTS:
-            state = self._fitted("forget")
+            state = self._state
             positions = state.rows.ids.positions(ids)
             if positions.size == 0:
                 raise ValueError("no ids were given: there is nothing to forget")
