@@ -10,7 +10,7 @@ import numpy as np
 
 from squaresvm.estimators import sums
 from squaresvm.estimators.state import Settings, State, encode, features, find_classes
-from squaresvm.estimators.steps import step_for
+from squaresvm.estimators.steps import Step, step_for
 from squaresvm.operators import StoredOperator
 from squaresvm.rows import Rows
 from squaresvm.solvers.equalities import EqualitySystem
@@ -156,7 +156,7 @@ def _without_effect(state: State, rows: Rows) -> Update:
     return Update(after, after.certificate.residual)
 
 
-def _finished(unsolved: State, step: Any, wipe: Callable[[], None]) -> Update:
+def _finished(unsolved: State, step: Step, wipe: Callable[[], None]) -> Update:
     residual, sampled = step.check()
     operator = step.problem.operator
     after = replace(unsolved, solution=step.solution, operator=operator, requests=step.requests)
