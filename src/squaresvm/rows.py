@@ -237,13 +237,13 @@ class Rows:
         """
         keep = np.ones(self.count, dtype=bool)
         keep[positions] = False
-        rest = replace(self, y=self.y[keep], weights=self.weights[keep], ids=self.ids.without(keep))
+        y, weights, ids = self.y[keep], self.weights[keep], self.ids.without(keep)
         if not strike or _bytes(self.base) <= LARGE_BYTES:
-            return replace(rest, base=_dropped(self.X, positions, keep), alive=None, is_owned=True)
+            return Rows(_dropped(self.X, positions, keep), y, weights, ids)
         alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
         gone = np.flatnonzero(alive)[positions]
         alive[gone] = False
-        return replace(rest, alive=alive)
+        return Rows(self.base, y, weights, ids, alive, self.is_owned)
 
     def erase(self, rest: Rows) -> None:
         """Write zeros over the features of rows that `rest`, made by `without`, no longer holds."""

@@ -86,7 +86,7 @@ def forget(state: State, positions: IntArray) -> Update:
     keep[np.searchsorted(state.held, inside)] = False
     step, unsolved = step_for(state), replace(state, rows=rest, classes=classes, settings=settings)
     same = classes is state.classes
-    targets = state.problem.targets[keep] if same else encode(rest.y[unsolved.held], classes)
+    targets = state.problem.targets.compress(keep, axis=0) if same else encode(rest.y[unsolved.held], classes)
     step.forget(keep, features(unsolved.rows, unsolved.held), targets, same)
     operator, gone = state.problem.operator, np.flatnonzero(~keep)
 
@@ -160,7 +160,8 @@ def _finished(unsolved: State, step: Step, wipe: Callable[[], None]) -> Update:
     residual, sampled = step.check()
     operator = step.problem.operator
     after = replace(unsolved, solution=step.solution, operator=operator, requests=step.requests)
-    after.__dict__["problem"] = step.problem  # The caches of two properties: they are at hand.
+    # The caches of properties that are at hand.
+    after.__dict__.update(problem=step.problem, held=unsolved.held)
     if not sampled and step.certificate is not None:
         after.__dict__["certificate"] = step.certificate
     if after.settings.proximal:

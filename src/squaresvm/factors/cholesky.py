@@ -111,8 +111,7 @@ class CholeskyFactor:
         """Return N0 rhs, by slots; what stands in empty slots is of no meaning."""
         out = self.inverse.solve(rhs, self.extent)
         if self.signs.size:
-            pending = self._pending
-            out += pending @ (self.signs[:, None] * (pending.T @ rhs))
+            self._add_corrections(out, self._pending.T @ rhs)
         empty = ~_mask(self.slots, self.size)
         out[empty] = 0.0
         return out
@@ -121,10 +120,19 @@ class CholeskyFactor:
         """Return columns of N0, by slots."""
         out = self.inverse.columns(slots, self.size, self.extent)
         if self.signs.size:
-            pending = self._pending
-            out += pending @ (self.signs[:, None] * pending[slots].T)
+            self._add_corrections(out, self._pending[slots].T)
         out[~_mask(self.slots, self.size)] = 0.0
         return out
+
+    def _add_corrections(self, out: FloatArray, shares: FloatArray) -> None:
+        """Add the corrections, in the given shares of shape (pending, k), to columns of the room's inverse."""
+        signed = self.signs[:, None] * shares
+        if signed.shape[1] == 1:
+            # One column is quick, and BLAS would wake its threads for it: they go on spinning beside us, and
+            # the rest of a single request takes twice as long.
+            out[:, 0] += np.einsum("ij,j->i", self._pending, signed[:, 0])
+        else:
+            out += self._pending @ signed
 
     def _scatter(self, b: FloatArray) -> FloatArray:
         out = np.zeros((self.size, b.shape[1]), order="F")
@@ -218,24 +226,23 @@ class CholeskyFactor:
         columns = self._columns(gone)
         beta = solution.beta
         assert beta is not None
-        bordered, beside = columns[self.slots], np.zeros(gone.size)
-        ones = self.ones
+        # take and compress: plain indexing of a column takes several times as long.
+        bordered, beside = columns.take(self.slots, axis=0), np.zeros(gone.size)
         if not self.bias.is_absent:
-            beside = ones[gone] / self._schur
-            bordered = bordered - np.outer(ones[self.slots], beside)
+            ones = self.ones[self.slots]
+            beside = self.ones[gone] / (self.bias.penalty + float(ones.sum()))
+            bordered -= ones[:, None] * beside
         pivots = solve_definite(bordered[positions], beta[positions])
-        left = Solution(
-            beta=(beta - bordered @ pivots)[keep], bias=solution.bias - beside @ pivots, factor=None
-        )
-        root = lower_root(columns[gone])
-        inverse_root = triangular_inverse(root)
-        correction = product(columns, inverse_root.T)
-        shrunk = ones - correction @ (inverse_root @ ones[gone])
+        inverse_root = triangular_inverse(lower_root(columns[gone]))
+        correction = _few_columns(columns, inverse_root.T)
+        shrunk = self.ones - _few_columns(correction, inverse_root @ self.ones[gone, None])[:, 0]
         shrunk[gone] = 0.0
         ridge = self.ridge.copy()
         ridge[gone] = 1.0
-        factor = replace(self, slots=self.slots[keep], ridge=ridge, ones=shrunk)._correct(correction, -1.0)
-        return factor, replace(left, factor=factor)
+        signs = self._corrected(correction, -1.0)
+        factor = replace(self, slots=self.slots[keep], ridge=ridge, ones=shrunk, signs=signs)
+        left = (beta - _few_columns(bordered, pivots)).compress(keep, axis=0)
+        return factor, Solution(beta=left, bias=solution.bias - beside @ pivots, factor=factor)
 
     def append(
         self,
@@ -292,7 +299,7 @@ class CholeskyFactor:
         else:
             v[slots] -= np.eye(slots.size)
             correction = product(v, triangular_inverse(root).T)
-            factor = factor._correct(correction, 1.0)
+            factor = replace(factor, signs=factor._corrected(correction, 1.0))
         joined = np.vstack([beta - old @ new, new])
         return factor, Solution(beta=joined, bias=solution.bias + beside @ new, factor=factor)
 
@@ -341,14 +348,15 @@ class CholeskyFactor:
         root = lower_root(sign * inner)
         correction = product(v, triangular_inverse(root).T)
         shrunk = self.ones - v @ np.linalg.solve(inner, pull)
-        factor = replace(self, ones=shrunk, is_shifted=True)._correct(correction, -sign)
+        signs = self._corrected(correction, -sign)
+        factor = replace(self, ones=shrunk, is_shifted=True, signs=signs)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
 
-    def _correct(self, columns: FloatArray, sign: float) -> CholeskyFactor:
+    def _corrected(self, columns: FloatArray, sign: float) -> FloatArray:
+        """Return the signs of all corrections, after those of `columns` have been put to the others."""
         start = self.signs.size
         self.inverse.write_pending(start, columns)
-        signs = np.concatenate([self.signs, np.full(columns.shape[1], sign)])
-        return replace(self, signs=signs)
+        return np.concatenate([self.signs, np.full(columns.shape[1], sign)])
 
     def free_slots(self, count: int) -> IntArray:
         """Return slots for new rows, in a store that holds nothing but this factor."""
@@ -396,6 +404,11 @@ class CholeskyFactor:
         if self.inverse.form is Form.CHOLESKY:
             self.inverse.invert(self.extent)
         return self
+
+
+def _few_columns(columns: FloatArray, small: FloatArray) -> FloatArray:
+    """Return columns times a small matrix; a single column is not worth a call of BLAS."""
+    return columns * small if small.shape == (1, 1) else product(columns, small)
 
 
 def _mask(slots: IntArray, size: int) -> BoolArray:

@@ -67,7 +67,8 @@ class StoredOperator:
         if self._fills(store):
             return b
         out = np.zeros((store.size, b.shape[1]), order="F")
-        out[self.slots] = b
+        for column in range(b.shape[1]):
+            out[self.slots, column] = b[:, column]
         return out
 
     def _gather(self, b: FloatArray) -> FloatArray:
