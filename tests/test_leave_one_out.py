@@ -12,7 +12,7 @@ import histories
 import oracle
 from histories import PLAIN, PROBES, History, combinations, data, loo_values, values
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC
-from squaresvm.leave_one_out import fixed_set, leave_one_out
+from squaresvm.leave_one_out import leave_one_out
 
 KERNELS = ["rbf", "linear", "linear-wide", "precomputed"]
 
@@ -134,8 +134,7 @@ class TestSquaredHinge:
     def test_exact_where_the_set_moves(self, cls, kernel):
         X, y, model = self.problem(cls, kernel)
         exact = model.loo_decision_function()
-        state = model._state
-        fixed = fixed_set(state.problem, state.solution)[:, 0]
+        fixed = model.loo_decision_function(fixed_set=True)
         stays, moves = [], []
         for i in range(40):
             rest = np.delete(np.arange(40), i)
@@ -156,9 +155,22 @@ class TestSquaredHinge:
         assert others.size > 0
         for found in (
             model.loo_decision_function(),
-            fixed_set(model._state.problem, model._state.solution)[:, 0],
+            model.loo_decision_function(fixed_set=True),
         ):
             np.testing.assert_allclose(found[others], model.decision_function(X)[others], rtol=0, atol=1e-9)
+
+    def test_shows_what_the_exact_values_cost(self, cls, kernel):
+        _, _, model = self.problem(cls, kernel)
+        model.loo_score(fixed_set=True)
+        with pytest.raises(AttributeError, match="asked for"):
+            _ = model.loo_cost_
+        model.loo_score()
+        assert model.loo_cost_.resolved == model.support_.size
+        assert model.loo_cost_.steps >= model.loo_cost_.resolved
+        assert model.loo_cost_.seconds > 0.0
+        model.forget([0])
+        with pytest.raises(AttributeError, match="asked for"):
+            _ = model.loo_cost_
 
     def test_exact_for_separable_rows(self, cls, kernel):
         """Few support vectors, and without one of them another set altogether."""

@@ -10,7 +10,9 @@ exactly. For the squared hinge, (1) on the active set is exact where the set sta
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,11 +26,35 @@ from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
 from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["fixed_set", "leave_one_out"]
+__all__ = ["Cost", "fixed_set", "leave_one_out", "leave_one_out_at_cost"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What leave-one-out values took.
+
+    Parameters
+    ----------
+    resolved : int
+        Problems that were solved again without a row, over all classes: none for the squared loss.
+    steps : int
+        Steps of the solver that these took.
+    seconds : float
+        Wall-clock time of it all.
+    """
+
+    resolved: int
+    steps: int
+    seconds: float
 
 
 def leave_one_out(problem: Problem, solution: Solution, tol: float) -> FloatArray:
-    """Return f(x_i) of the model without row i, exactly.
+    """Return f(x_i) of the model without row i, exactly: `leave_one_out_at_cost` without the cost."""
+    return leave_one_out_at_cost(problem, solution, tol)[0]
+
+
+def leave_one_out_at_cost(problem: Problem, solution: Solution, tol: float) -> tuple[FloatArray, Cost]:
+    """Return f(x_i) of the model without row i, exactly, and what that took.
 
     Parameters
     ----------
@@ -40,12 +66,21 @@ def leave_one_out(problem: Problem, solution: Solution, tol: float) -> FloatArra
 
     Returns
     -------
-    ndarray of shape (m, k)
+    values : ndarray of shape (m, k)
+    cost : Cost
     """
     if problem.n_rows < 2:
         raise ValueError("leaving one row out needs at least two rows of positive weight")
-    if problem.loss is Loss.SQUARED_HINGE:
-        return _by_column(problem, solution, lambda column, start: _resolved(column, start, tol))
+    begin, steps = time.perf_counter(), list[int]()
+    if problem.loss is Loss.SQUARED:
+        values = _squared(problem, solution)
+    else:
+        values = _by_column(problem, solution, lambda column, start: _resolved(column, start, tol, steps))
+    return values, Cost(len(steps), sum(steps), time.perf_counter() - begin)
+
+
+def _squared(problem: Problem, solution: Solution) -> FloatArray:
+    """Return the values for the squared loss, by (1)."""
     if isinstance(problem.operator, ProximalOperator):
         return _without_landmark(problem, solution)
     beta = problem.multipliers(solution)
@@ -68,7 +103,7 @@ def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
     ndarray of shape (m, k)
     """
     if problem.loss is Loss.SQUARED:
-        return leave_one_out(problem, solution, tol=1.0)
+        return leave_one_out(problem, solution, tol=1.0)  # Nothing is solved to a tolerance here.
     return _by_column(problem, solution, _fixed)
 
 
@@ -128,24 +163,31 @@ def _set_diag_inverse(problem: Problem, active: BoolArray) -> FloatArray:
     return costs * (1.0 - costs * factor.leverage(Z[active]))
 
 
-def _resolved(problem: Problem, start: Solution, tol: float) -> FloatArray:
-    """Return the values of one column, exactly: by a warm re-solve for each row of the active set."""
+def _resolved(problem: Problem, start: Solution, tol: float, steps: list[int]) -> FloatArray:
+    """Return the values of one column, exactly: by a warm re-solve for each row of the active set.
+
+    The steps of each are put to `steps`.
+    """
     values = problem.decision(start)[:, 0]
     assert start.beta is not None
     active = start.beta[:, 0] != 0.0
     if problem.operator.features is not None:
         for row in np.flatnonzero(active):
-            values[row] = _resolved_linear(problem, int(row), start, tol)
+            values[row], taken = _resolved_linear(problem, int(row), start, tol)
+            steps.append(taken)
     elif active.any():
         system = EqualitySystem(problem)
         system.solve(active, 0.0)
         system.prepare_for_many()
         for row in system.rows.tolist():
-            values[row] = resolve_without(problem, row, system, start, tol)
+            solved = resolve_without(problem, row, system, start, tol)
+            steps.append(solved.n_iter)
+            values[row] = problem.decision(solved)[row, 0]
     return values
 
 
-def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) -> float:
+def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) -> tuple[float, int]:
+    """Return f at a row, of the model without it, and the steps that it took."""
     Z = problem.operator.features
     assert Z is not None
     others = np.ones(problem.n_rows, dtype=bool)
@@ -155,7 +197,8 @@ def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) ->
     )
     begin = Solution(primal=start.primal, bias=start.bias) if start.primal is not None else None
     solved = Newton().solve(rest, tol=tol, max_iter=None, start=begin)
-    return float(np.asarray(Z[[row]] @ solved.primal)[0, 0] + solved.bias[0])
+    w = solved.primal if solved.primal is not None else Z[others].T @ solved.beta
+    return float(np.asarray(Z[[row]] @ w)[0, 0] + solved.bias[0]), solved.n_iter
 
 
 def _without_landmark(problem: Problem, solution: Solution) -> FloatArray:

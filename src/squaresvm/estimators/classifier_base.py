@@ -201,26 +201,39 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         step = self.learn if self.__sklearn_is_fitted__() else self.fit
         return step(X, y, sample_weight, ids)
 
-    def loo_decision_function(self) -> FloatArray:
+    def loo_decision_function(self, fixed_set: bool = False) -> FloatArray:
         """Return f at each row held, of the model without that row, in the order of ``ids_``.
 
-        Exact. The squared loss needs no more than the diagonal of an inverse, about the cost of one more fit;
-        the squared hinge needs a warm re-solve for each support row.
+        The squared loss needs no more than the diagonal of an inverse, about the cost of one more fit. The
+        squared hinge needs a warm re-solve for each support row; ``loo_cost_`` says how many there were, and
+        how long they took.
+
+        Parameters
+        ----------
+        fixed_set : bool, default=False
+            For the squared hinge, whether to take the support rows as given in place of solving again: at
+            the cost of one factorisation, and exact only where they stay the same without the row, which
+            they mostly do not. Good enough for calibration. The squared loss is exact either way.
 
         Returns
         -------
         ndarray of shape (m,) or (m, n_classes)
         """
-        values = self._loo(self._current())
+        values = self._loo(self._current(), fixed_set)
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def loo_score(self) -> float:
+    def loo_score(self, fixed_set: bool = False) -> float:
         """Return the share of rows, by weight, that the model without them labels rightly.
+
+        Parameters
+        ----------
+        fixed_set : bool, default=False
+            As in `loo_decision_function`.
 
         Returns
         -------
         float
         """
         state = self._current()
-        held, predicted = state.held, self._labels(state, self._loo_inside(state))
+        held, predicted = state.held, self._labels(state, self._loo_inside(state, fixed_set))
         return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.weights[held]))

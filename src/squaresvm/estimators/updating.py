@@ -16,7 +16,7 @@ from squaresvm.estimators import updates
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.state import REQUESTS, State, check_costs, warn_unless_converged
 from squaresvm.factors import CholeskyFactor
-from squaresvm.leave_one_out import leave_one_out
+from squaresvm.leave_one_out import Cost, fixed_set, leave_one_out_at_cost
 from squaresvm.receipt import Receipt
 from squaresvm.rows import Rows, canonical_csr
 from squaresvm.solution import Solution
@@ -171,10 +171,18 @@ class Updating(SquareSVM):
                 self._state = replace(state, solution=solution, rows=rows, operator=operator)
         return self
 
-    def _loo(self, state: State) -> FloatArray:
+    @property
+    def loo_cost_(self) -> Cost:
+        """What the exact leave-one-out values took, once they have been asked for."""
+        cost: Cost | None = self._fitted("loo_cost_").__dict__.get("loo_cost")
+        if cost is None:
+            raise AttributeError("loo_cost_ exists once exact leave-one-out values have been asked for")
+        return cost
+
+    def _loo(self, state: State, fixed: bool = False) -> FloatArray:
         """Return f at each row held, of the model without that row, of shape (rows, k)."""
         values = np.empty((state.rows.count, state.solution.bias.size))
-        values[state.held] = self._loo_inside(state)
+        values[state.held] = self._loo_inside(state, fixed)
         outside = np.setdiff1d(np.arange(state.rows.count), state.held)
         if outside.size:
             # Rows of weight zero are no part of the problem: the model is the one without them.
@@ -187,10 +195,14 @@ class Updating(SquareSVM):
         return values
 
     @staticmethod
-    def _loo_inside(state: State) -> FloatArray:
+    def _loo_inside(state: State, fixed: bool = False) -> FloatArray:
         """Return f at each row of positive weight, of the model without that row."""
         with REQUESTS:
-            return leave_one_out(state.problem, state.solution, state.settings.tol)
+            if fixed:
+                return fixed_set(state.problem, state.solution)
+            values, cost = leave_one_out_at_cost(state.problem, state.solution, state.settings.tol)
+        state.__dict__["loo_cost"] = cost
+        return values
 
     def __copy__(self) -> Self:
         """Return a model that goes its own way: requests to one leave the other as it is."""

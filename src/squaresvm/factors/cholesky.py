@@ -125,7 +125,7 @@ class CholeskyFactor:
         return out
 
     def _add_corrections(self, out: FloatArray, shares: FloatArray) -> None:
-        """Add the corrections, in the given shares of shape (pending, k), to columns of the room's inverse."""
+        """Add the corrections, in the given shares (pending, k), to columns of the room's inverse."""
         signed = self.signs[:, None] * shares
         if signed.shape[1] == 1:
             # One column is quick, and BLAS would wake its threads for it: they go on spinning beside us, and

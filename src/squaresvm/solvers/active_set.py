@@ -144,8 +144,10 @@ class _Iterate:
         )
 
 
-def resolve_without(problem: Problem, row: int, system: EqualitySystem, start: Solution, tol: float) -> float:
-    """Return f at a row, of the model without it, by a warm re-solve that leaves `system` as it is."""
+def resolve_without(
+    problem: Problem, row: int, system: EqualitySystem, start: Solution, tol: float
+) -> Solution:
+    """Return the model without a row, by a warm re-solve that leaves `system` as it is."""
     beta = start.beta
     assert beta is not None
     rest = beta.copy()
@@ -153,8 +155,7 @@ def resolve_without(problem: Problem, row: int, system: EqualitySystem, start: S
     point = _at(problem, Solution(beta=rest, bias=start.bias))
     others = np.ones(problem.n_rows, dtype=bool)
     others[row] = False
-    solved = _search(problem, tol, _MAX_ITER, point, system.copy(), others)
-    return float(problem.decision(solved)[row, 0])
+    return _search(problem, tol, _MAX_ITER, point, system.copy(), others)
 
 
 def _search(
