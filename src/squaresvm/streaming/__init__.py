@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from squaresvm.streaming.source import Block, Source
+from squaresvm.streaming.arrays import ArraySource
+from squaresvm.streaming.convert import as_source
+from squaresvm.streaming.dask_source import DaskSource
+from squaresvm.streaming.iterables import BlockSource
+from squaresvm.streaming.libsvm import LibsvmSource
+from squaresvm.streaming.mapped import MappedSource
+from squaresvm.streaming.parquet import ParquetSource
+from squaresvm.streaming.source import Block, Source, is_source
 
-__all__ = ["Block", "Source"]
+__all__ = [
+    "ArraySource",
+    "Block",
+    "BlockSource",
+    "DaskSource",
+    "LibsvmSource",
+    "MappedSource",
+    "ParquetSource",
+    "Source",
+]

@@ -1,0 +1,173 @@
+"""Rows in memory, or in a memory map: blocks are views."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from squaresvm.rows import canonical_csr
+from squaresvm.streaming.checks import as_matrix, checked_block, float_type, rows_per_block
+from squaresvm.streaming.place import Place, named
+from squaresvm.streaming.source import Block
+from squaresvm.streaming.threads import in_order
+from squaresvm.typing import Matrix
+
+__all__ = ["ArraySource"]
+
+T = TypeVar("T")
+
+#: Bytes of a block in memory: few enough for caches, enough that threads rarely meet.
+_BLOCK_BYTES = 4 * 2**20
+
+
+class ArraySource:
+    """Blocks of an array, a CSR matrix or a `numpy.memmap`.
+
+    Blocks are views of C-contiguous float64 or float32 rows; rows of other types and orders are converted
+    block by block in every pass, so that no second copy of all of them is made. Values are checked the
+    first time that a pass comes to them. Of a memory map, the next blocks are asked for while tasks run.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (m, n)
+        Features. Do not change them while the source is in use.
+    y : array-like of shape (m,)
+        Labels or values.
+    sample_weight : array-like of shape (m,), optional
+        Weights, finite and not negative; None: all one.
+    block_rows : int, optional
+        Rows a block; as many as make about 4 MB where it is not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.streaming import ArraySource
+    >>> source = ArraySource(np.arange(10.0).reshape(5, 2), [0, 1, 0, 1, 1], block_rows=2)
+    >>> source.n_rows, source.n_features
+    (5, 2)
+    >>> [block.X.sum().item() for block in source.map(lambda block: block)]
+    [6.0, 22.0, 17.0]
+    """
+
+    def __init__(self, X: Any, y: Any, sample_weight: Any = None, *, block_rows: int | None = None) -> None:
+        # asanyarray, because a memory map must stay one.
+        self._X: Matrix = canonical_csr(sp.csr_matrix(X)) if sp.issparse(X) else np.asanyarray(X)
+        self._y = np.asanyarray(y)
+        self._weights = None if sample_weight is None else np.asanyarray(sample_weight)
+        if self._X.ndim != 2:
+            raise ValueError(f"X must have two dimensions, rows and features; got shape {self._X.shape}")
+        rows = int(self._X.shape[0])
+        if rows == 0:
+            raise ValueError("X has no rows")
+        if self._y.shape != (rows,):
+            raise ValueError(f"y must have one value for each of the {rows} rows of X; got {self._y.shape}")
+        if self._weights is not None and self._weights.shape != (rows,):
+            raise ValueError(f"sample_weight must have shape ({rows},); got {self._weights.shape}")
+        self._block_rows = rows_per_block(block_rows, _bytes(self._X) / rows, _BLOCK_BYTES)
+        self._is_checked = bytearray(-(-rows // self._block_rows))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self._X.shape[1])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self._X.shape[0])
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """None: the columns of an array have no names."""
+        return None
+
+    def map(self, task: Callable[[Block], T]) -> Iterator[T]:
+        """Yield `task(block)` for every block, in order; tasks run on threads."""
+        return in_order(self._jobs(task))
+
+    def _jobs(self, task: Callable[[Block], T]) -> Iterator[Callable[[], T]]:
+        announce = _announcer(self._X)
+        for number in range(len(self._is_checked)):
+            announce(number * self._block_rows, self._block_rows)
+            yield partial(self._work, task, number)
+
+    def _work(self, task: Callable[[Block], T], number: int) -> T:
+        block = self._block(number)
+        with named(block.place):
+            return task(block)
+
+    def _block(self, number: int) -> Block:
+        first = number * self._block_rows
+        stop = min(first + self._block_rows, self.n_rows)
+        place = Place(_name(self._X), first, stop - first)
+        X, y = _view(self._X, first, stop), np.asarray(self._y[first:stop])
+        weights = None if self._weights is None else np.asarray(self._weights[first:stop])
+        if not self._is_checked[number]:
+            block = checked_block(X, y, weights, first=first, place=place, n_features=self.n_features)
+            self._is_checked[number] = True
+            return block
+        X = as_matrix(X, place)
+        weights = None if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+        return Block(X, y, weights, first, str(place))
+
+
+def _bytes(X: Matrix) -> int:
+    """Return the bytes of the rows as tasks see them."""
+    if sp.issparse(X):
+        return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+    return int(X.size) * float_type(X.dtype).itemsize
+
+
+def _name(X: Matrix) -> str:
+    filename = getattr(X, "filename", None)
+    return "array" if filename is None else str(filename)
+
+
+def _view(X: Matrix, first: int, stop: int) -> Matrix:
+    """Return rows of X without copying their values."""
+    if not sp.issparse(X):
+        return np.asarray(X[first:stop])
+    start, end = X.indptr[first], X.indptr[stop]
+    arrays = (X.data[start:end], X.indices[start:end], X.indptr[first : stop + 1] - start)
+    view = sp.csr_matrix(arrays, shape=(stop - first, X.shape[1]))
+    view.has_canonical_format = True  # As X is: no need to look again.
+    return view
+
+
+def _announcer(X: Matrix) -> Callable[[int, int], None]:
+    """Return a function that tells the system which rows of a memory map are read next."""
+    mapped = _mapping(X)
+    if mapped is None or not hasattr(mapped, "madvise"):
+        return lambda first, count: None
+    start = _address(X) - _address(np.frombuffer(mapped, dtype=np.uint8))
+    row_bytes = int(X.strides[0])
+
+    def announce(first: int, count: int) -> None:
+        begin = start + first * row_bytes
+        begin -= begin % mmap.PAGESIZE
+        if begin < len(mapped):
+            mapped.madvise(
+                mmap.MADV_WILLNEED, begin, min(count * row_bytes + mmap.PAGESIZE, len(mapped) - begin)
+            )
+
+    return announce
+
+
+def _mapping(X: Matrix) -> mmap.mmap | None:
+    """Return the memory map under row after row of an array, if there is one."""
+    if not isinstance(X, np.memmap) or not X.flags.c_contiguous:
+        return None
+    base: Any = X
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,283 @@
+"""Parquet files and folders of them, by PyArrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from squaresvm.streaming.checks import rows_per_block
+from squaresvm.streaming.place import Place
+from squaresvm.streaming.reading import FILE_BLOCK_BYTES, Piece, ReadSource
+
+__all__ = ["ParquetSource"]
+
+#: Rows that are put in order at a time, so that a column's part and the rows' part both stay in cache.
+_TILE_ROWS = 2048
+
+
+class ParquetSource(ReadSource):
+    """Blocks of Parquet files, of which only the columns that are needed are read.
+
+    Features are numbers or truth values; columns of strings, categories and dates are refused by name, and
+    so are missing values. Labels may be strings. Needs PyArrow: `pip install 'squaresvm[dask]'`.
+
+    Parameters
+    ----------
+    path : str, path or sequence of them
+        A file, a folder (its `*.parquet` files, sorted, those in folders below it included), or files.
+    label : str
+        Name of the column of labels or values.
+    weight : str, optional
+        Name of the column of sample weights.
+    columns : sequence of str, optional
+        Names of the features, in the order in which they are wanted; all other columns of the first file
+        where it is not given.
+    block_rows : int, optional
+        Rows a block; as many as make about 16 MB where it is not given.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa, pyarrow.parquet as pq
+    >>> from squaresvm.streaming import ParquetSource
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pa.table({"age": [31, 47], "name": ["Ida", "Bo"], "sick": ["no", "yes"]})
+    ...     pq.write_table(table, f"{folder}/people.parquet")
+    ...     source = ParquetSource(folder, label="sick", columns=["age"])
+    ...     labels = [block.y.tolist() for block in source.map(lambda block: block)]
+    >>> source.n_rows, source.feature_names, labels
+    (2, ('age',), [['no', 'yes']])
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        label: str,
+        weight: str | None = None,
+        columns: Sequence[str] | None = None,
+        block_rows: int | None = None,
+    ) -> None:
+        _pyarrow()
+        self._paths = _files(path)
+        self._label, self._weight = label, weight
+        self._columns = None if columns is None else tuple(columns)
+        self._block_rows = rows_per_block(block_rows, 1.0, 1) if block_rows is not None else None
+        if isinstance(columns, str) or (self._columns is not None and not self._columns):
+            raise ValueError(f"columns must be a sequence of names, got {columns!r}")
+
+    @cached_property
+    def _first_layout(self) -> _Layout:
+        with _opened(self._paths[0]) as file:
+            return self._layout(self._paths[0], file.schema_arrow)
+
+    def _layout(self, path: Path, schema: Any, features: Sequence[str] | None = None) -> _Layout:
+        others = [name for name in (self._label, self._weight) if name is not None]
+        if features is None:
+            features = self._columns
+        if features is None:
+            features = [name for name in schema.names if name not in others]
+        _check_columns(path, schema, features, self._label, self._weight)
+        return _Layout(tuple(features), self._label, self._weight)
+
+    @property
+    def _name(self) -> str:
+        more = f" and {len(self._paths) - 1} more files" if len(self._paths) > 1 else ""
+        return f"{self._paths[0]}{more}"
+
+    def _look(self) -> None:
+        self._features = len(self._first_layout.features)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, from the files' own footers."""
+        if self._rows is None:
+            self._rows = sum(_footer_rows(path) for path in self._paths)
+        return self._rows
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns that are features."""
+        return self._first_layout.features
+
+    def _pieces(self) -> Generator[Piece, None, None]:
+        self._check_rows(self.n_rows)
+        features = self.feature_names
+        for path in self._paths:
+            with _opened(path) as file:
+                layout = self._layout(path, file.schema_arrow, features)
+                size = rows_per_block(self._block_rows, 8 * layout.width, FILE_BLOCK_BYTES)
+                first = 0
+                for batch in _batches(path, file, layout.columns, size):
+                    place = Place(str(path), first, batch.num_rows)
+                    yield Piece(batch.num_rows, place, partial(_decode, batch, layout, place))
+                    first += batch.num_rows
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which columns are what."""
+
+    features: tuple[str, ...]
+    label: str
+    weight: str | None
+
+    @property
+    def width(self) -> int:
+        return len(self.columns)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys([*self.features, self.label, *([self.weight] if self.weight else [])]))
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError("Parquet files need PyArrow: pip install 'squaresvm[dask]'") from None
+    return pyarrow
+
+
+def _files(path: Any) -> tuple[Path, ...]:
+    """Return the files that a path, a folder or a list of paths means."""
+    if not isinstance(path, str | os.PathLike):
+        if not isinstance(path, Iterable) or not (given := list(path)):
+            raise ValueError(f"path must be a file, a folder or a list of files, got {path!r}")
+        return tuple(file for one in given for file in _files(one))
+    root = Path(path)
+    if root.is_dir():
+        files = tuple(sorted(file for file in root.rglob("*.parquet") if not _is_hidden(file, root)))
+        if not files:
+            raise FileNotFoundError(f"there are no *.parquet files in {root}")
+        return files
+    if not root.is_file():
+        raise FileNotFoundError(f"there is no file {root}")
+    return (root,)
+
+
+def _is_hidden(file: Path, root: Path) -> bool:
+    """Return whether a file belongs to a writer that has not finished, by the custom of such writers."""
+    return any(part.startswith(("_", ".")) for part in file.relative_to(root).parts)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    pa = _pyarrow()
+    try:
+        # Without this, whole row groups are read before their first batch.
+        file = pa.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path} any more") from None
+    except (pa.ArrowException, OSError) as error:
+        state = "is empty" if path.stat().st_size == 0 else "is no whole Parquet file"
+        raise ValueError(f"{path} {state}: {error}") from error
+    with file:
+        yield file
+
+
+def _footer_rows(path: Path) -> int:
+    with _opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _batches(path: Path, file: Any, columns: list[str], size: int) -> Iterator[Any]:
+    pa = _pyarrow()
+    first = 0
+    try:
+        for batch in file.iter_batches(batch_size=size, columns=columns, use_threads=True):
+            yield batch
+            first += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path}, at or after row {first}: the file is damaged: {error}") from error
+
+
+def _check_columns(path: Path, schema: Any, features: Sequence[str], label: str, weight: str | None) -> None:
+    """Refuse columns that are not there, that are there twice, or that are not numbers."""
+    for name in [*features, label, *([weight] if weight else [])]:
+        found = schema.get_all_field_indices(name)
+        if len(found) != 1:
+            raise ValueError(f"{path} has {'two columns' if found else 'no column'} {name!r}")
+    if not features:
+        raise ValueError(f"{path} has no column beside {label!r} that could be a feature")
+    used_twice = {label, weight} & set(features) or ({label} & {weight})
+    if used_twice or len(set(features)) < len(features):
+        raise ValueError(f"{path}: a column can be a feature, the label or the weight, and only once")
+    for name in [*features, *([weight] if weight else [])]:
+        kind = schema.field(name).type
+        if not _is_number(kind):
+            raise ValueError(
+                f"{path}: column {name!r} is of type {kind}; features and weights must be numbers: leave it "
+                "out of columns, or encode it first"
+            )
+    kind = schema.field(label).type
+    if not (_is_number(kind) or _is_text(kind)):
+        raise ValueError(f"{path}: the label {label!r} is of type {kind}; it must be numbers or strings")
+
+
+def _is_number(kind: Any) -> bool:
+    types = _pyarrow().types
+    known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(is_kind(kind) for is_kind in known)
+
+
+def _is_text(kind: Any) -> bool:
+    types = _pyarrow().types
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _decode(batch: Any, layout: _Layout, place: Place) -> tuple[Any, Any, Any]:
+    columns = [_numbers(batch, name, place) for name in layout.features]
+    weights = None if layout.weight is None else _numbers(batch, layout.weight, place)
+    return _interleaved(columns), _labels(batch, layout.label, place), weights
+
+
+def _column(batch: Any, name: str, place: Place) -> Any:
+    column = batch.column(batch.schema.get_field_index(name))
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise ValueError(f"{place.row(row)}: {name!r} is missing; every value must be given")
+    return column
+
+
+def _numbers(batch: Any, name: str, place: Place) -> npt.NDArray[Any]:
+    column, pa = _column(batch, name, place), _pyarrow()
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _labels(batch: Any, name: str, place: Place) -> npt.NDArray[Any]:
+    pa = _pyarrow()
+    if _is_number(batch.schema.field(name).type):
+        return _numbers(batch, name, place)
+    column = _column(batch, name, place)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    # One string object a class, not one a row.
+    names = np.array(column.dictionary.to_pylist(), dtype=np.str_)
+    labels: npt.NDArray[Any] = names[column.indices.to_numpy()]
+    return labels
+
+
+def _interleaved(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return columns as rows, one row after the other in memory."""
+    narrow = all(column.dtype.kind == "f" and column.dtype.itemsize <= 4 for column in columns)
+    rows = columns[0].shape[0]
+    X = np.empty((rows, len(columns)), dtype=np.float32 if narrow else np.float64)
+    for start in range(0, rows, _TILE_ROWS):
+        stop = start + _TILE_ROWS
+        for j, column in enumerate(columns):
+            X[start:stop, j] = column[start:stop]
+    return X
