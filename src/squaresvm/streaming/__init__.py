@@ -20,4 +20,6 @@ __all__ = [
     "MappedSource",
     "ParquetSource",
     "Source",
+    "as_source",
+    "is_source",
 ]

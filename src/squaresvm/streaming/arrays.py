@@ -134,8 +134,10 @@ def _view(X: Matrix, first: int, stop: int) -> Matrix:
     if not sp.issparse(X):
         return np.asarray(X[first:stop])
     start, end = X.indptr[first], X.indptr[stop]
-    arrays = (X.data[start:end], X.indices[start:end], X.indptr[first : stop + 1] - start)
-    view = sp.csr_matrix(arrays, shape=(stop - first, X.shape[1]))
+    # Set, not given to the constructor: it copies small parts of large arrays.
+    view = sp.csr_matrix((stop - first, X.shape[1]), dtype=X.dtype)
+    view.data, view.indices = X.data[start:end], X.indices[start:end]
+    view.indptr = X.indptr[first : stop + 1] - start
     view.has_canonical_format = True  # As X is: no need to look again.
     return view
 

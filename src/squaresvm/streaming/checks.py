@@ -49,7 +49,7 @@ def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def as_matrix(X: Any, place: Place) -> Matrix:
     """Return rows as a C-contiguous array or canonical CSR matrix of floats, as they are where they fit."""
     if sp.issparse(X):
-        X = sp.csr_matrix(X)
+        X = X if isinstance(X, sp.csr_matrix) else sp.csr_matrix(X)
         _check_kind(X.dtype, place)
         return canonical_csr(X.astype(float_type(X.dtype), copy=False))
     X = np.asarray(X)

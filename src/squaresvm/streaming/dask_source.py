@@ -153,6 +153,8 @@ class _Parts:
     names: tuple[str, ...] | None
     unit: str
     decode: Callable[..., tuple[Any, Any, Any]]
+    # The cluster keeps persisted blocks only as long as somebody holds their collection.
+    kept: tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,12 +239,13 @@ def _array_parts(X: Any, y: Any, weights: Any) -> _Parts:
     columns = [_beside(X, y, "y")]
     if weights is not None:
         columns.append(_beside(X, weights, "sample_weight"))
+    kept = (X, *columns)
     # Together, so that what X and y are both made from is made once.
     X, *columns = _dask().optimize(X, *columns)
     lazy = [array.to_delayed(optimize_graph=False).ravel().tolist() for array in (X, *columns)]
     sizes = X.chunks[0]
     rows = None if any(np.isnan(size) for size in sizes) else [int(size) for size in sizes]
-    return _Parts(list(zip(*lazy, strict=True)), rows, int(X.shape[1]), None, "chunk", _array_block)
+    return _Parts(list(zip(*lazy, strict=True)), rows, int(X.shape[1]), None, "chunk", _array_block, kept)
 
 
 def _beside(X: Any, values: Any, name: str) -> Any:
@@ -289,7 +292,7 @@ def _frame_parts(df: Any, label: str, weight: str | None, columns: Sequence[str]
             )
     blocks = [(part,) for part in df[[*features, *others]].to_delayed()]
     decode = partial(_frame_block, features=list(features), label=label, weight=weight)
-    return _Parts(blocks, None, len(features), features, "partition", decode)
+    return _Parts(blocks, None, len(features), features, "partition", decode, (df,))
 
 
 def _frame_block(frame: Any, *, features: list[str], label: str, weight: str | None) -> tuple[Any, Any, Any]:

@@ -155,13 +155,11 @@ class _Span:
 
 def _opened(path: Path) -> Any:
     """Open a file that is compressed or not, which its first bytes tell."""
-    file = path.open("rb")
-    start = file.read(2)
-    file.seek(0)
+    with path.open("rb") as file:
+        start = file.read(2)
     if not start:
-        file.close()
         raise ValueError(f"{path} is empty")
-    return gzip.open(file, "rb") if start == b"\x1f\x8b" else file
+    return gzip.open(path, "rb") if start == b"\x1f\x8b" else path.open("rb")
 
 
 def _read(file: IO[bytes], path: Path, size: int) -> bytes:
