@@ -9,6 +9,8 @@ import resource
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +23,13 @@ from squaresvm.streaming import ParquetSource
 FILE_ROWS, N_FEATURES, REPEATS = 1_000_000, 10, 3
 
 
-def write(folder, rows):
+def write(folder, rows, compression="none"):
     """Write the rows block by block, one file a million of them."""
     for number, (X, y) in enumerate(ndc_blocks(rows, N_FEATURES, block_size=FILE_ROWS, random_state=0)):
         columns = {f"x{j}": X[:, j] for j in range(N_FEATURES)}
         table = pa.table({**columns, "label": y.astype(np.int8)})
-        # Random digits do not compress: compression would only be in the way of both readers.
-        pq.write_table(
-            table, Path(folder, f"part-{number:03}.parquet"), compression="none", use_dictionary=False
-        )
+        path = Path(folder, f"part-{number:03}.parquet")
+        pq.write_table(table, path, compression=compression, use_dictionary=compression != "none")
 
 
 def read_alone(folder):
@@ -42,17 +42,8 @@ def read_alone(folder):
     return rows
 
 
-def stream_alone(folder, block_rows):
-    """Read the files in batches of as many rows as a block has."""
-    rows = 0
-    for path in sorted(Path(folder).glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
-            rows += sum(batch.num_rows for batch in file.iter_batches(batch_size=block_rows))
-    return rows
-
-
 def column_sums(block):
-    return block.X.sum(axis=0)
+    return np.ones(block.rows) @ block.X
 
 
 def timed(work):
@@ -61,24 +52,27 @@ def timed(work):
     return time.perf_counter() - start
 
 
-def peak_megabytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def passes(folder):
+    """Return the median seconds of a pass and the peak memory of this process in MB."""
+    source = ParquetSource(folder, label="label")
+    seconds = np.median([timed(lambda: sum(source.map(column_sums))) for _ in range(REPEATS)])
+    return float(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main(rows):
-    with tempfile.TemporaryDirectory() as folder:
-        write(folder, rows)
-        size = sum(path.stat().st_size for path in Path(folder).iterdir()) / 1e6
-        print(f"{rows:,} x {N_FEATURES} float64 in Parquet files of {size:,.0f} MB")
-        print(f"  peak memory after writing them: {peak_megabytes():.0f} MB")
-        source = ParquetSource(folder, label="label")
-        read_alone(folder)  # Both from the page cache.
-        ours = np.median([timed(lambda: sum(source.map(column_sums))) for _ in range(REPEATS)])
-        print(f"  pass with column sums: {ours:.2f} s, {size / ours:,.0f} MB/s")
-        print(f"  peak memory after the passes: {peak_megabytes():.0f} MB")
-        for name, peer in (("by row groups", read_alone), ("in batches", lambda f: stream_alone(f, 95_325))):
-            alone = np.median([timed(lambda peer=peer: peer(folder)) for _ in range(REPEATS)])
-            print(f"  PyArrow alone, {name}: {alone:.2f} s; the pass reaches {alone / ours:.2f} of its rate")
+    for compression in ("none", "snappy"):
+        with tempfile.TemporaryDirectory() as folder:
+            write(folder, rows, compression)
+            size = sum(path.stat().st_size for path in Path(folder).iterdir()) / 1e6
+            read_alone(folder)  # Both from the page cache.
+            alone = np.median([timed(lambda folder=folder: read_alone(folder)) for _ in range(REPEATS)])
+            # In a process of its own, whose peak memory is that of the passes and nothing else.
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                ours, peak = pool.submit(passes, folder).result()
+        print(f"{rows:,} x {N_FEATURES} float64 in {size:,.0f} MB of Parquet, compression {compression}")
+        print(f"  PyArrow alone, by row groups: {alone:.2f} s, {size / alone:,.0f} MB/s")
+        print(f"  a pass with column sums: {ours:.2f} s, {size / ours:,.0f} MB/s, peak memory {peak:.0f} MB")
+        print(f"  the pass reaches {alone / ours:.2f} of the rate of reading alone")
 
 
 if __name__ == "__main__":
