@@ -244,6 +244,8 @@ class Kernel:
         if callable(self.function):
             return
         with np.errstate(over="ignore", invalid="ignore"):
+            if self.function == "linear" and _total_squares(X) < 0.25 * np.finfo(np.float64).max:
+                return  # No row alone can be larger than all rows together.
             # No value of the kernel is larger than the largest on its diagonal; distances are up to 4 times.
             size = 4.0 * squared_norms(X)
             if self.function != "linear":
@@ -270,3 +272,12 @@ class Kernel:
             return squares
         affine = self.gamma * squares + self.coef0
         return _integer_power(affine, self.degree) if self.function == "poly" else np.tanh(affine)
+
+
+def _total_squares(X: Matrix) -> float:
+    """Return the sum of squares of all entries, in one read; infinite where it is too large."""
+    entries = X.data if sp.issparse(X) else X
+    if not entries.flags.c_contiguous:
+        return float("inf")
+    flat = entries.reshape(-1)
+    return float(np.dot(flat, flat))

@@ -20,78 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from squaresvm.family import Bias, Loss
+from squaresvm.linear import LinearProblem, MemoryPieces, Verdict
+from squaresvm.linear.problem import ROUNDING
 from squaresvm.operators import Operator
 from squaresvm.solution import Certificate, Outcome, Solution, Status
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["Bias", "Loss", "Problem"]
 
-#: Rounding errors this many times the unit roundoff count as all that float64 gives.
-_ROUNDING = 100 * np.finfo(np.float64).eps
 #: A squared distance that need not be known better than by a bound.
 _NEGLIGIBLE = 1e-24
-
-
-class Loss(StrEnum):
-    """How the slack of a row counts."""
-
-    SQUARED = "squared loss"
-    SQUARED_HINGE = "squared hinge"
-
-
-@dataclass(frozen=True)
-class Bias:
-    """The bias by its penalty A / 2 b^2: free at A = 0, absent at A = infinity.
-
-    Parameters
-    ----------
-    penalty : float
-        A.
-
-    Examples
-    --------
-    >>> from squaresvm.problem import Bias
-    >>> print(Bias.free(), Bias.penalised(2.0), Bias.none(), sep=", ")
-    free bias, penalised bias (A = 2), no bias
-    """
-
-    penalty: float
-
-    @classmethod
-    def free(cls) -> Bias:
-        """Return a bias that costs nothing."""
-        return cls(0.0)
-
-    @classmethod
-    def penalised(cls, A: float) -> Bias:
-        """Return a bias that costs A / 2 b^2."""
-        return cls(A)
-
-    @classmethod
-    def none(cls) -> Bias:
-        """Return the absence of a bias."""
-        return cls(np.inf)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether the bias costs nothing."""
-        return self.penalty == 0.0
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether there is no bias."""
-        return self.penalty == np.inf
-
-    def __str__(self) -> str:
-        """Return the kind of bias in words."""
-        if self.is_free:
-            return "free bias"
-        return "no bias" if self.is_absent else f"penalised bias (A = {self.penalty:g})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,15 +124,16 @@ class Problem:
 
     def residual(self, solution: Solution) -> FloatArray:
         """Return the scaled violation of the optimality conditions of each column, of shape (k,)."""
-        beta, decision, defect = self._defect(solution)
-        return np.maximum(self._row_residual(beta, defect), self._sum_residual(solution, beta, decision))
+        if solution.primal is not None:
+            return self.linear.verdict(solution.primal, solution.bias).residual
+        beta, _, defect = self._defect(solution)
+        return np.maximum(self._row_residual(beta, defect), self._bias_residual(beta, solution.bias))
 
-    def _sum_residual(self, solution: Solution, beta: FloatArray, decision: FloatArray) -> FloatArray:
-        if solution.primal is None:
-            return self._bias_residual(beta, solution.bias)
-        # beta is C times a slack y - f that has the rounding of y and f; its sum cannot be told from that.
-        rounding = 2.0 * np.finfo(np.float64).eps * (self.costs @ (np.abs(self.targets) + np.abs(decision)))
-        return self._bias_residual(beta, solution.bias, rounding)
+    @cached_property
+    def linear(self) -> LinearProblem:
+        """The same problem in w, by passes over the features."""
+        pieces = MemoryPieces(self._features, self.targets, self.costs)
+        return LinearProblem(pieces, self.loss, self.bias, self._scale())
 
     def residual_at(self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray) -> FloatArray:
         """Return the residual of each column over some rows, given f at all rows."""
@@ -208,24 +153,16 @@ class Problem:
         return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())
 
     def _defect(self, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return beta, f and r = K beta + beta / C + b - y."""
-        decision = self.decision(solution)
-        if solution.primal is None:
-            assert solution.beta is not None
-            beta = solution.beta
-            return beta, decision, decision + self.ridge[:, None] * beta - self.targets
-        beta = self.costs[:, None] * self.slack(decision)
-        features = self._features
-        # beta is made from the slack of w, and K beta = Z Z'beta: so r = -Z (w - Z'beta) where active.
-        shortfall = np.asarray(features @ (features.T @ beta - solution.primal))
-        defect = shortfall + decision + self.ridge[:, None] * beta - self.targets
-        return beta, decision, defect
+        """Return beta, f and r = K beta + beta / C + b - y of a solution in multipliers."""
+        beta, decision = solution.beta, self.decision(solution)
+        assert beta is not None
+        return beta, decision, decision + self.ridge[:, None] * beta - self.targets
 
     def descent(self, solution: Solution) -> tuple[FloatArray, FloatArray]:
         """Return minus the gradient of (P) in w and b at a solution in w: Z'beta - w and 1'beta - A b."""
-        beta = self.multipliers(solution)
-        pull = np.zeros_like(solution.bias) if self.bias.is_absent else self.bias.penalty * solution.bias
-        return np.asarray(self._features.T @ beta) - solution.primal, beta.sum(axis=0) - pull
+        assert solution.primal is not None
+        point = self.linear.at(solution.primal, solution.bias)
+        return point.down_w, point.down_b
 
     def _row_residual(
         self, beta: FloatArray, defect: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
@@ -241,15 +178,13 @@ class Problem:
         complementarity = np.minimum(h[:, None] * targets * beta, targets * defect)
         return np.asarray(np.abs(complementarity).max(axis=0))
 
-    def _bias_residual(
-        self, beta: FloatArray, bias: FloatArray, rounding: FloatArray | float = 0.0
-    ) -> FloatArray:
+    def _bias_residual(self, beta: FloatArray, bias: FloatArray) -> FloatArray:
         if self.bias.is_absent:
             return np.zeros(self.n_columns)
         size = np.abs(beta).sum(axis=0)
         pull = self.bias.penalty * bias
         scale = np.abs(pull) + size
-        violation = np.maximum(np.abs(pull - beta.sum(axis=0)) - rounding, 0.0)
+        violation = np.abs(pull - beta.sum(axis=0))
         return np.divide(violation, scale, out=np.zeros_like(scale), where=scale > 0)
 
     def _scale(self) -> FloatArray:
@@ -301,16 +236,11 @@ class Problem:
             1/2 |w - w_beta|^2 + 1/2 sum C_i (xi_i - beta_i/C_i)^2
             + sum |beta_i| max(0, y_i f_i - 1)  [squared hinge]  + (A b - 1'beta)^2 / (2 A)
         """
-        decision = self.decision(solution)
-        return self._gap(solution, self.multipliers(solution), decision)
+        return self._verdict(solution).gap
 
     def _gap(self, solution: Solution, beta: FloatArray, decision: FloatArray) -> FloatArray:
         feasible = self.feasible(beta)
-        if solution.primal is not None:
-            away = solution.primal - self._features.T @ feasible
-            distance = np.square(away).sum(axis=0)
-        else:
-            distance = self._distance(beta - feasible)
+        distance = self._distance(beta - feasible)
         mismatch = self.slack(decision) - feasible / self.costs[:, None]
         total = distance + (self.costs[:, None] * mismatch**2).sum(axis=0)
         if self.loss is Loss.SQUARED_HINGE:
@@ -334,7 +264,7 @@ class Problem:
         size = self.operator.magnitude(beta) + np.abs(self.ridge[:, None] * beta)
         size += np.abs(solution.bias) + np.abs(self.targets)
         scale = self._scale() if self.loss is Loss.SQUARED else 1.0
-        return np.asarray(_ROUNDING * size.max(axis=0) / scale)
+        return np.asarray(ROUNDING * size.max(axis=0) / scale)
 
     def certify(self, solution: Solution, tol: float) -> Certificate:
         """Return the certificate of the column with the largest residual.
@@ -349,16 +279,17 @@ class Problem:
         -------
         Certificate
         """
+        verdict = self._verdict(solution)
+        return verdict.certificate(self._status(solution, verdict.residual, tol))
+
+    def _verdict(self, solution: Solution) -> Verdict:
+        """Return residual, gap and objective of every column."""
+        if solution.primal is not None:
+            return self.linear.verdict(solution.primal, solution.bias)
         beta, decision, defect = self._defect(solution)
-        rows = self._row_residual(beta, defect)
-        residual = np.maximum(rows, self._sum_residual(solution, beta, decision))
-        worst = int(np.argmax(np.where(np.isnan(residual), np.inf, residual)))
-        return Certificate(
-            residual=float(residual[worst]),
-            gap=float(self._gap(solution, beta, decision)[worst]),
-            objective=float(self.objective_at(solution, decision)[worst]),
-            status=self._status(solution, residual, tol),
-        )
+        residual = np.maximum(self._row_residual(beta, defect), self._bias_residual(beta, solution.bias))
+        gap = self._gap(solution, beta, decision)
+        return Verdict(residual, gap, self.objective_at(solution, decision))
 
     def _status(self, solution: Solution, residual: FloatArray, tol: float) -> Status:
         if np.all(residual <= tol):

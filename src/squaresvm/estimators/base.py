@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import (
@@ -28,6 +29,7 @@ from squaresvm.estimators.parameters import (
     check_verbose,
 )
 from squaresvm.estimators.state import REQUESTS, Settings, State, make_operator, train, weigh
+from squaresvm.estimators.streamed import StreamedState, fit_source
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import check_symmetric
@@ -35,9 +37,15 @@ from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
+from squaresvm.streaming import Block, Source, is_source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["SquareSVM"]
+
+T = TypeVar("T")
+
+#: What fits a linear model from a stream.
+_STREAM_SOLVERS = {Loss.SQUARED: "direct", Loss.SQUARED_HINGE: "newton"}
 
 
 class SquareSVM(BaseEstimator):
@@ -79,27 +87,38 @@ class SquareSVM(BaseEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: npt.ArrayLike | None = None,
         ids: Iterable[Hashable] | None = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit the model; a failure leaves the estimator as it was.
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (m, n)
-            Rows; the kernel matrix (m, m) with ``kernel='precomputed'``.
+        X : array-like, data frame or sparse matrix of shape (m, n), or source
+            Rows; the kernel matrix (m, m) with ``kernel='precomputed'``. With ``kernel='linear'`` a source of
+            blocks out of :mod:`squaresvm.streaming`, which has labels and weights of its own: the rows are
+            read a few times and not kept.
         y : array-like of shape (m,)
-            Labels or values.
+            Labels or values; none beside a source.
         sample_weight : array-like of shape (m,), optional
             Multiplies C row by row. A row of weight 0 is held but is no part of the problem.
         ids : iterable of hashables, one a row, optional
             Names under which rows can be forgotten. Arrival numbers 0, 1, 2, ... by default.
+        checkpoint : path, optional
+            With a source, a file that holds the iterate after each pass, and from which a fit that was killed
+            goes on. It is deleted when the fit has ended.
 
         Returns
         -------
         self
         """
+        if is_source(X):
+            return self._fit_source(X, y, sample_weight, ids, checkpoint)
+        if checkpoint is not None:
+            raise ValueError("checkpoint goes with a source: rows in memory are fitted faster than written")
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
         trial._check_parameters()
@@ -113,6 +132,27 @@ class SquareSVM(BaseEstimator):
         self._adopt(trial)
         return self
 
+    def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
+        if y is not None or sample_weight is not None or ids is not None:
+            raise ValueError("a source has labels and weights of its own, and rows without ids: give none")
+        if not isinstance(self.kernel, str) or self.kernel != "linear":
+            raise ValueError(
+                f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
+                "features in front: MappedSource(source, Nystrom(...).fit(some_rows))"
+            )
+        fitting = _STREAM_SOLVERS[self._loss]
+        if not isinstance(self.solver, str) or self.solver not in ("auto", fitting):
+            raise ValueError(f"a source is fitted with solver={fitting!r} or 'auto'; got {self.solver!r}")
+        trial = self._copy()
+        trial._check_parameters()
+        trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
+        trial.__dict__.pop("feature_names_in_", None)
+        trial.n_features_in_ = source.n_features
+        if source.feature_names is not None:
+            trial.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        self._adopt(trial)
+        return self
+
     def refit(self) -> Self:
         """Fit anew on the rows held, resolving ``'scale'``, ``'balanced'`` and the like from them.
 
@@ -121,6 +161,7 @@ class SquareSVM(BaseEstimator):
         self
         """
         check_is_fitted(self)
+        self._require_rows("refit")
         trial = self._copy()
         trial._check_parameters()
         rows = self._state.rows.compact()
@@ -245,6 +286,13 @@ class SquareSVM(BaseEstimator):
         check_is_fitted(self)
         return self._state
 
+    def _require_rows(self, what: str) -> None:
+        if isinstance(self._state, StreamedState):
+            raise ValueError(
+                f"{what} needs the rows, and a model fitted from a stream keeps none: fit from the source "
+                "again"
+            )
+
     def _fitted(self, attribute: str) -> State:
         try:
             state: State = self.__dict__["_state"]
@@ -317,7 +365,10 @@ class SquareSVM(BaseEstimator):
     @property
     def ids_(self) -> np.ndarray[Any, Any]:
         """Id of each row held, in the order in which they are held."""
-        return self._fitted("ids_").rows.ids.values
+        state = self._fitted("ids_")
+        if isinstance(state, StreamedState):
+            raise AttributeError("a model fitted from a stream keeps no rows, and so has no ids_")
+        return state.rows.ids.values
 
     @property
     def gamma_(self) -> float:
@@ -345,6 +396,15 @@ class SquareSVM(BaseEstimator):
         """Return f at new rows, of shape (rows, k), by one state: another thread may bring the next."""
         X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
         return state.decision(X)
+
+    def _over_source(self, source: Source, task: Callable[[Block], T]) -> Iterator[T]:
+        """Make a pass over a source with a task that decides on its blocks."""
+        if source.n_features != self.n_features_in_:
+            raise ValueError(
+                f"the source has {source.n_features} features, but the model was fitted on "
+                f"{self.n_features_in_}"
+            )
+        return source.map(task)
 
 
 def _precomputed(rows: Rows, settings: Settings) -> Operator:

@@ -12,13 +12,15 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.calibration import Calibration
+from squaresvm.estimators.blocks import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
 from squaresvm.estimators.parameters import check_positive
-from squaresvm.estimators.state import REQUESTS, State
+from squaresvm.estimators.state import REQUESTS, State, two_labels
 from squaresvm.estimators.updating import Updating
 from squaresvm.kernels import KernelFunction
 from squaresvm.leave_one_out import fixed_set
 from squaresvm.rows import Rows
 from squaresvm.solvers.base import Solver
+from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray
 
 __all__ = ["SquareSVMClassifier"]
@@ -68,7 +70,9 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
             raise ValueError(f"class_weight must be a dict, 'balanced' or None; got {weights!r}")
 
     def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        check_classification_targets(y)
+        pair = two_labels(y)
+        if pair is None or not float(pair[0]).is_integer() or not float(pair[1]).is_integer():
+            check_classification_targets(y)
         return y
 
     def _class_weights(self, rows: Rows) -> dict[Hashable, float]:
@@ -102,42 +106,59 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         weights = state.settings.class_weight
         return np.array([weights.get(label, 1.0) for label in self.classes_.tolist()])
 
-    def decision_function(self, X: Any) -> FloatArray:
+    def decision_function(self, X: Any) -> Any:
         """Return f at each row: positive for ``classes_[1]`` of two, a column a class for more.
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (rows, n)
+        X : array-like, data frame or sparse matrix of shape (rows, n), or source
             With a precomputed kernel, kernel values with the rows held, in the order of ``ids_``.
 
         Returns
         -------
         ndarray of shape (rows,) or (rows, n_classes)
+            Of a source, an iterator of such arrays, one a block.
         """
-        decision = self._decision(self._current(), X)
-        return decision[:, 0] if decision.shape[1] == 1 else decision
+        state = self._current()
+        if is_source(X):
+            return self._over_source(X, DecideOn(Decider.of(state)))
+        return as_flat(self._decision(state, X))
 
-    @staticmethod
-    def _labels(state: State, decision: FloatArray) -> np.ndarray[Any, Any]:
-        classes = state.classes
-        assert classes is not None
-        if decision.shape[1] == 1:
-            return classes[(decision[:, 0] > 0).astype(np.intp)]
-        return classes[decision.argmax(axis=1)]
-
-    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+    def predict(self, X: Any) -> Any:
         """Return the label of each row.
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (rows, n)
+        X : array-like, data frame or sparse matrix of shape (rows, n), or source
 
         Returns
         -------
         ndarray of shape (rows,)
+            Of a source, an iterator of such arrays, one a block.
         """
         state = self._current()
-        return self._labels(state, self._decision(state, X))
+        if is_source(X):
+            return self._over_source(X, LabelOn(Decider.of(state)))
+        return labels_of(state, self._decision(state, X))
+
+    def score(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return the share of rows, by weight, that get the right label.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (rows, n), or source
+        y : array-like of shape (rows,)
+            Labels; a source has its own.
+        sample_weight : array-like of shape (rows,), optional
+
+        Returns
+        -------
+        float
+        """
+        if is_source(X):
+            right = np.sum(list(self._over_source(X, RightOn(Decider.of(self._current())))), axis=0)
+            return float(right[0] / right[1])
+        return float(super().score(X, y, sample_weight))
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return calibrated probabilities, a column a class; the largest is always that of `predict`.
@@ -161,6 +182,7 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         state = self._current()
         found: Calibration | None = state.__dict__.get("calibration")
         if found is None:
+            self._require_rows("calibrating probabilities anew")
             with REQUESTS:
                 state = self._current()
                 assert state.classes is not None
@@ -235,5 +257,5 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         float
         """
         state = self._current()
-        held, predicted = state.held, self._labels(state, self._loo_inside(state, fixed_set))
+        held, predicted = state.held, labels_of(state, self._loo_inside(state, fixed_set))
         return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.weights[held]))

@@ -10,8 +10,10 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from squaresvm.estimators.blocks import DecideOn, Decider, SquaresOn
 from squaresvm.estimators.updating import Updating
 from squaresvm.problem import Bias, Loss
+from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray
 
 __all__ = ["LSSVR"]
@@ -80,18 +82,45 @@ class LSSVR(RegressorMixin, Updating):
     def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.asarray(y, dtype=np.float64)
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: Any) -> Any:
         """Return the value at each row.
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (rows, n)
+        X : array-like, data frame or sparse matrix of shape (rows, n), or source
 
         Returns
         -------
         ndarray of shape (rows,)
+            Of a source, an iterator of such arrays, one a block.
         """
-        return self._decision(self._current(), X)[:, 0]
+        state = self._current()
+        if is_source(X):
+            return self._over_source(X, DecideOn(Decider.of(state)))
+        return self._decision(state, X)[:, 0]
+
+    def score(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return the coefficient of determination.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (rows, n), or source
+        y : array-like of shape (rows,)
+            Values; a source has its own.
+        sample_weight : array-like of shape (rows,), optional
+
+        Returns
+        -------
+        float
+        """
+        if not is_source(X):
+            return float(super().score(X, y, sample_weight))
+        sums = list(self._over_source(X, SquaresOn(Decider.of(self._current()))))
+        weight, first, second, error = np.sum(sums, axis=0)
+        spread = second - first**2 / weight
+        if spread <= 0.0:
+            return 1.0 if error == 0.0 else 0.0
+        return float(1.0 - error / spread)
 
     def partial_fit(
         self,

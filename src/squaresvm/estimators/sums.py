@@ -79,8 +79,7 @@ def _moved(
 def _anew(state: State) -> tuple[State, float]:
     """Return the model with sums taken anew over all rows, and its residual."""
     problem = replace(state, operator=None).problem
-    Z = problem.operator.features
-    factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
+    factor = MomentsFactor(problem.linear.moments(), problem.bias)
     w, b = factor.minimum()
     dw, db = factor.step(*problem.descent(Solution(primal=w, bias=b)))
     solution = Solution(primal=w + dw, bias=b + db, factor=factor)

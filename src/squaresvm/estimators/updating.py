@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from squaresvm.estimators import updates
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.state import REQUESTS, State, check_costs, warn_unless_converged
+from squaresvm.estimators.streamed import StreamedState, forget_rows, learn_rows
 from squaresvm.factors import CholeskyFactor
 from squaresvm.leave_one_out import Cost, fixed_set, leave_one_out_at_cost
 from squaresvm.receipt import Receipt
@@ -56,6 +57,11 @@ class Updating(SquareSVM):
             state = self._state
             X, y = self._check_new_rows(state, X, y)
             weights = _check_weights(sample_weight, X)
+            if isinstance(state, StreamedState):
+                if ids is not None:
+                    raise ValueError("a model fitted from a stream keeps no rows, and so no ids: give none")
+                self._state = learn_rows(state, X, y, weights)
+                return self
             check_costs(state.settings.C, weights[weights > 0], np.flatnonzero(weights > 0))
             if state.settings.kernel is not None:
                 state.settings.kernel.check_range(X)
@@ -120,6 +126,11 @@ class Updating(SquareSVM):
             check_is_fitted(self)
         with REQUESTS:
             state = self._state
+            if isinstance(state, StreamedState):
+                raise ValueError(
+                    "a model fitted from a stream keeps no rows, and so no ids: forget_rows takes the rows "
+                    "themselves"
+                )
             positions = state.rows.ids.positions(ids)
             if positions.size == 0:
                 raise ValueError("no ids were given: there is nothing to forget")
@@ -140,6 +151,34 @@ class Updating(SquareSVM):
             classes_gone=lost,
         )
 
+    def forget_rows(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Receipt:
+        """Remove rows from a linear squared-loss model that was fitted from a stream, by its sums.
+
+        The model keeps sums over its rows and not the rows, so it takes them at their word: rows that were
+        never there would be subtracted all the same, unless more would leave than there are.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (k, n)
+        y : array-like of shape (k,)
+        sample_weight : array-like of shape (k,), optional
+            As they were when the rows came.
+
+        Returns
+        -------
+        Receipt
+            Its ids are the numbers of the rows in the request; the residual is of those rows, and the root
+            mean square of all.
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            state = self._state
+            if not isinstance(state, StreamedState):
+                raise ValueError("the rows of this model are held under ids: use forget(ids)")
+            X, y = self._check_new_rows(state, X, y)
+            self._state, receipt = forget_rows(state, X, y, _check_weights(sample_weight, X))
+        return receipt
+
     def _swap(self, update: updates.Update) -> None:
         if not update.sampled:
             warn_unless_converged(update.state)
@@ -158,6 +197,8 @@ class Updating(SquareSVM):
         check_is_fitted(self)
         with REQUESTS:
             state = self._state
+            if isinstance(state, StreamedState):
+                return self  # Sums hold nothing back.
             factor, solution = state.solution.factor, state.solution
             if isinstance(factor, CholeskyFactor) and factor.is_current:
                 wiped = factor.wiped()
@@ -168,7 +209,14 @@ class Updating(SquareSVM):
             rows = state.rows.compact()
             if solution is not state.solution or rows is not state.rows:
                 operator = state.operator if rows is state.rows else None
-                self._state = replace(state, solution=solution, rows=rows, operator=operator)
+                flushed = replace(state, solution=solution, rows=rows, operator=operator)
+                # The model is the same: what was computed from a store that requests change must not be
+                # computed again while they do.
+                kept = ("expansion", "calibration", "loo_cost")
+                flushed.__dict__.update(
+                    {name: state.__dict__[name] for name in kept if name in state.__dict__}
+                )
+                self._state = flushed
         return self
 
     @property
@@ -181,6 +229,7 @@ class Updating(SquareSVM):
 
     def _loo(self, state: State, fixed: bool = False) -> FloatArray:
         """Return f at each row held, of the model without that row, of shape (rows, k)."""
+        self._require_rows("leaving one out")
         values = np.empty((state.rows.count, state.solution.bias.size))
         values[state.held] = self._loo_inside(state, fixed)
         outside = np.setdiff1d(np.arange(state.rows.count), state.held)

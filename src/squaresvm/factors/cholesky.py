@@ -9,9 +9,9 @@ import scipy.linalg
 
 from squaresvm.factors.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
+from squaresvm.family import Bias
 from squaresvm.lapack import product
 from squaresvm.operators import KernelStore
-from squaresvm.problem import Bias
 from squaresvm.solution import Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.factors.jitter import cholesky_with_jitter
+from squaresvm.family import Bias
 from squaresvm.lapack import solve_triangular_in_place
 from squaresvm.operators.blocks import row_blocks
-from squaresvm.problem import Bias
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Moments", "MomentsFactor"]
@@ -34,6 +34,8 @@ class Moments:
         Mean of the targets.
     response : ndarray of shape (n, k)
         sum C_i (z_i - z)(y_i - target)'.
+    spread : ndarray of shape (k,)
+        sum C_i (y_i - target)^2.
     peak : ndarray of shape (n + 1,), optional
         The largest that the diagonal of the scatter, and the total, have been since the rows were read.
     """
@@ -43,6 +45,7 @@ class Moments:
     scatter: FloatArray
     target: FloatArray
     response: FloatArray
+    spread: FloatArray
     peak: FloatArray | None = None
 
     @property
@@ -66,6 +69,7 @@ class Moments:
         share = costs / total if total > 0 else costs
         mean, target = np.asarray(Z.T @ share), share @ targets
         scatter, response = np.zeros((n, n)), np.zeros((n, targets.shape[1]))
+        spread = costs @ np.square(targets - target)
         for part in row_blocks(Z.shape[0], n):
             block, weight = Z[part], costs[part, None]
             weighted = weight * (targets[part] - target)
@@ -78,7 +82,12 @@ class Moments:
                 response += centred.T @ weighted
         if sp.issparse(Z):
             scatter -= total * np.outer(mean, mean)
-        return cls(total, mean, scatter, target, response)
+        return cls(total, mean, scatter, target, response, spread)
+
+    def scaled(self, by: float) -> Moments:
+        """Return the sums with every row so many times."""
+        total, scatter, response = by * self.total, by * self.scatter, by * self.response
+        return Moments(total, self.mean, scatter, self.target, response, by * self.spread)
 
     def plus(self, other: Moments) -> Moments:
         """Return the sums over the rows of both."""
@@ -101,6 +110,7 @@ class Moments:
             self.scatter + sign * other.scatter + between * np.outer(away, away),
             self.target - share * gap,
             self.response + sign * other.response + between * np.outer(away, gap),
+            self.spread + sign * other.spread + between * gap**2,
         )
         peak = self._size if self.peak is None else self.peak
         return replace(moved, peak=np.maximum(peak, moved._size))
@@ -163,6 +173,15 @@ class MomentsFactor:
         slack = moments.total * (moments.target - moments.mean @ w - b)
         in_w = w - moments.response + moments.scatter @ w - np.outer(moments.mean, slack)
         return in_w, np.zeros_like(b) if self.bias.is_absent else self.bias.penalty * b - slack
+
+    def objective(self, w: FloatArray, b: FloatArray) -> FloatArray:
+        """Return the objective at (w, b), from the sums alone, of shape (k,)."""
+        moments = self.moments
+        away = moments.target - moments.mean @ w - b
+        around = (w * (moments.scatter @ w - 2.0 * moments.response)).sum(axis=0)
+        loss = moments.spread + around + moments.total * away**2
+        pull = 0.0 if self.bias.is_absent else self.bias.penalty * b**2
+        return np.asarray(0.5 * (np.square(w).sum(axis=0) + pull + loss))
 
     def leverage(self, Z: Matrix) -> FloatArray:
         """Return (z_i, 1)' inv(Hessian) (z_i, 1) of each row of Z."""

@@ -13,7 +13,7 @@ from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
 from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.newton import search_in_w
+from squaresvm.solvers.newton import search
 from squaresvm.solvers.options import check_callback, check_choice, check_count
 from squaresvm.solvers.sesqui_smo import BoundedDescent
 from squaresvm.solvers.switched import SwitchedSystem
@@ -277,7 +277,7 @@ def _through_features(problem: Problem, tol: float, limit: int, found: Solution)
     everyone = np.arange(problem.n_rows)
     Z = pivoted_features(problem.operator.block(everyone, everyone))
     linear = Problem(LinearOperator(Z), problem.targets, problem.costs, problem.loss, problem.bias)
-    near = search_in_w(linear, np.zeros((Z.shape[1], 1)), np.zeros(1), tol, limit)
+    near = search(linear.linear, tol, limit, Monitor())
     start = Solution(beta=linear.multipliers(near), bias=near.bias)
     again = _search(problem, tol, limit, _at(problem, start), EqualitySystem(problem))
     better = min((found, start, again), key=lambda solution: float(problem.residual(solution)[0]))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.factors import CholeskyFactor, MomentsFactor
+from squaresvm.linear import LinearProblem
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
 
-__all__ = ["Direct"]
+__all__ = ["Direct", "by_sums", "from_sums"]
 
 #: Steps of iterative refinement at most; each costs one product with K.
 _REFINEMENTS = 6
+#: Share of tol down to which refinement goes on.
+_ENOUGH = 1e-3
 
 
 @dataclass(frozen=True)
@@ -38,25 +41,45 @@ class Direct:
     ) -> Solution:
         """Return the solution, refined as long as that pays; `start` is of no use here."""
         if problem.operator.features is not None:
-            return _by_sums(problem, tol)
+            return by_sums(problem.linear, _ENOUGH * tol)
         operator = problem.operator
         factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
         solution = factor.solve(problem.targets)
         return _refined(problem, solution, tol, lambda found: factor.refine(found, problem.targets))
 
 
-def _by_sums(problem: Problem, tol: float) -> Solution:
-    """Return the solution in w of a linear problem: one system of as many unknowns as columns."""
-    Z, costs, targets = problem.operator.features, problem.costs, problem.targets
-    factor = MomentsFactor(Moments.of(Z, costs, targets), problem.bias)
-    w, b = factor.minimum()
+def by_sums(problem: LinearProblem, enough: float) -> Solution:
+    """Return the solution in w of a linear problem: one system of as many unknowns as columns.
 
-    def refine(found: Solution) -> Solution:
-        dw, db = factor.step(*problem.descent(found))
-        assert found.primal is not None
-        return Solution(primal=found.primal + dw, bias=found.bias + db, factor=factor)
+    Parameters
+    ----------
+    problem : LinearProblem
+    enough : float
+        Residual down to which the solution is refined, at two passes a step.
 
-    return _refined(problem, Solution(primal=w, bias=b, factor=factor), tol, refine)
+    Returns
+    -------
+    Solution
+        Its factor is the :class:`~squaresvm.factors.MomentsFactor` of all rows.
+    """
+    return from_sums(problem, MomentsFactor(problem.moments(), problem.bias), enough)
+
+
+def from_sums(problem: LinearProblem, factor: MomentsFactor, enough: float) -> Solution:
+    """Return the same as `by_sums`, given the factor."""
+    point = problem.at(*factor.minimum())
+    residual = problem.verify(point).residual.max()
+    for _ in range(_REFINEMENTS):
+        if residual <= enough:
+            break
+        dw, db = factor.step(point.down_w, point.down_b)
+        refined = problem.at(point.w + dw, point.b + db)
+        left = problem.verify(refined).residual.max()
+        if not left < residual:
+            problem.verify(point)  # The last to be judged is the one that is returned.
+            break
+        point, residual = refined, left
+    return Solution(primal=point.w, bias=point.b, factor=factor)
 
 
 def _refined(
@@ -65,7 +88,7 @@ def _refined(
     """Return the solution after as many steps of iterative refinement as pay."""
     residual = problem.residual(solution).max()
     for _ in range(_REFINEMENTS):
-        if residual <= 1e-3 * tol:
+        if residual <= _ENOUGH * tol:
             break
         refined = refine(solution)
         left = problem.residual(refined).max()

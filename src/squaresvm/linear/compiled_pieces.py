@@ -1,0 +1,94 @@
+"""The compiled loops, put to blocks: what :mod:`squaresvm.linear.passes` calls where rows are many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from squaresvm.factors import Moments
+from squaresvm.family import Loss
+from squaresvm.linear.compiled import evaluate_rows, scatter_rows, verify_rows
+from squaresvm.linear.passes import Piece, Sums, Weighing
+from squaresvm.typing import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    from squaresvm.linear.passes import Verify
+
+__all__ = ["evaluate", "moments", "verify"]
+
+
+def evaluate(piece: Piece, loss: Loss, w: FloatArray, b: FloatArray) -> tuple[Sums, BoolArray]:
+    """Return the sums over one block, and which rows are active, of shape (rows, 1)."""
+    in_w, active = np.zeros(w.shape[0]), np.empty(piece.costs.size, dtype=bool)
+    found = evaluate_rows(
+        piece.Z,
+        piece.targets[:, 0],
+        piece.costs,
+        np.ascontiguousarray(w[:, 0]),
+        float(b[0]),
+        loss is Loss.SQUARED_HINGE,
+        in_w,
+        active,
+    )
+    return Sums(np.array([found[0]]), in_w[:, None], np.array([found[1]])), active[:, None]
+
+
+def moments(piece: Piece, rows: BoolArray) -> Moments:
+    """Return the moments of some rows."""
+    n = piece.Z.shape[1]
+    # Any origin among the rows keeps the digits that sums of squares of large means would lose.
+    origin = np.asarray(piece.Z[:64].mean(axis=0), dtype=np.float64)
+    first, second, response = np.zeros(n), np.zeros((n, n)), np.zeros(n)
+    total, target, squares = scatter_rows(
+        piece.Z,
+        piece.targets[:, 0],
+        piece.costs,
+        np.ascontiguousarray(rows),
+        origin,
+        first,
+        second,
+        response,
+    )
+    if total == 0.0:
+        return Moments(0.0, np.zeros(n), second, np.zeros(1), np.zeros((n, 1)), np.zeros(1))
+    second = np.tril(second) + np.tril(second, -1).T
+    mean, level = first / total, target / total
+    return Moments(
+        total,
+        origin + mean,
+        second - np.outer(first, mean),
+        np.array([level]),
+        (response - first * level)[:, None],
+        np.array([squares - target * level]),
+    )
+
+
+def verify(piece: Piece, task: Verify) -> tuple[FloatArray, Weighing]:
+    """Return the worst row, of shape (1,), and sums."""
+    at = task.at
+    up = np.zeros(piece.Z.shape[1] if task.needs_sides else 0)
+    worst, size, rounding, sum_up, loss_up = verify_rows(
+        piece.Z,
+        piece.targets[:, 0],
+        piece.costs,
+        np.ascontiguousarray(at.w[:, 0]),
+        float(at.b[0]),
+        np.ascontiguousarray((task.in_w - at.w)[:, 0]),
+        at.loss is Loss.SQUARED_HINGE,
+        1.0 / task.penalty if task.penalty > 0.0 else 0.0,
+        up,
+    )
+    above = up[:, None] if task.needs_sides else np.zeros_like(at.w)
+    ridge, column = task.centring(piece)
+    weighing = Weighing(
+        np.array([size]),
+        np.array([rounding]),
+        above,
+        np.array([sum_up]),
+        np.array([loss_up]),
+        ridge,
+        column,
+        piece.costs.size,
+    )
+    return np.array([worst]), weighing

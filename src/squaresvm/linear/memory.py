@@ -1,0 +1,112 @@
+"""Passes over rows in memory, on as many threads as there are processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from squaresvm.linear.passes import Piece
+from squaresvm.streaming.threads import in_order
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["COMPILED_SIZE", "MemoryPieces", "is_worth_compiling"]
+
+T = TypeVar("T")
+
+#: Bytes of the rows of a block: few enough that NumPy finds them, and what it makes of them, in the cache;
+#: compiled loops make nothing of them, and it is the blocks that should be few.
+_BLOCK_BYTES, _COMPILED_BYTES = 2 * 2**20, 16 * 2**20
+#: Numbers in dense rows from which on compiled loops are used.
+COMPILED_SIZE = 4_000_000
+#: Rows of which a part tells enough about the Hessian.
+_MANY_ROWS = 200_000
+#: Rows that are many times the sample are worth a sample.
+_SAMPLE_SHARE = 10
+
+
+class MemoryPieces:
+    """Blocks of rows in memory.
+
+    Parameters
+    ----------
+    Z : array or CSR matrix of shape (m, n)
+    targets : ndarray of shape (m, k)
+    costs : ndarray of shape (m,)
+    compiled : bool, optional
+        Whether to use compiled loops; where the rows are many, if it is not given.
+    """
+
+    def __init__(
+        self, Z: Matrix, targets: FloatArray, costs: FloatArray, compiled: bool | None = None
+    ) -> None:
+        self.Z = Z
+        self.targets = targets
+        self.costs = costs
+        m = max(1, int(Z.shape[0]))
+        row_bytes = 12 * Z.nnz / m if sp.issparse(Z) else Z.itemsize * Z.shape[1]
+        self._compiled = compiled if compiled is not None else is_worth_compiling(Z, targets.shape[1], m)
+        block_bytes = _COMPILED_BYTES if self._compiled else _BLOCK_BYTES
+        # Sums of n x n numbers a block must be few beside the rows themselves.
+        self._rows = max(256, 2 * int(Z.shape[1]), int(block_bytes / max(8.0, row_bytes)))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, n."""
+        return int(self.Z.shape[1])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of targets, k."""
+        return int(self.targets.shape[1])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, m."""
+        return int(self.targets.shape[0])
+
+    @property
+    def passes_are_cheap(self) -> bool:
+        """Whether several passes cost less than the Hessian of all rows: they are in memory, and many."""
+        return self.n_rows > _MANY_ROWS
+
+    def _piece(self, start: int) -> Piece:
+        part = slice(start, min(start + self._rows, self.n_rows))
+        return Piece(self.Z[part], self.targets[part], self.costs[part], self._compiled)
+
+    def map(self, task: Callable[[Piece], T]) -> Iterator[T]:
+        """Yield `task(piece)` for every block, in order."""
+        starts = range(0, self.n_rows, self._rows)
+        if len(starts) == 1:
+            yield task(Piece(self.Z, self.targets, self.costs, self._compiled))
+            return
+        jobs = (partial(_run, task, self._piece, start) for start in starts)
+        if self._compiled:
+            yield from in_order(jobs)
+            return
+        # The blocks are what runs side by side: threads inside their products would be in the way.
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield from in_order(jobs)
+
+    def sample(self, size: int) -> Piece | None:
+        """Return so many rows at random, each standing for several; None where there are few."""
+        m = self.n_rows
+        if m < _SAMPLE_SHARE * size:
+            return None
+        rows = np.sort(np.random.default_rng(0).choice(m, size, replace=False))
+        costs = self.costs[rows] * (m / size)
+        return Piece(self.Z[rows], self.targets[rows], costs, self._compiled)
+
+
+def is_worth_compiling(Z: Matrix, n_columns: int, n_rows: int) -> bool:
+    """Return whether rows such as those of Z are so many that compiled loops pay for being loaded."""
+    dense = isinstance(Z, np.ndarray) and Z.flags.c_contiguous and Z.dtype in (np.float64, np.float32)
+    return dense and n_columns == 1 and n_rows * Z.shape[1] >= COMPILED_SIZE
+
+
+def _run(task: Callable[[Piece], T], piece: Callable[[int], Piece], start: int) -> T:
+    return task(piece(start))

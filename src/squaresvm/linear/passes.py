@@ -1,0 +1,402 @@
+"""What a pass computes: sums over the rows of a block, which add up to those over all rows.
+
+At (w, b), with f = Z w + b, the signed slack xi and beta = C xi, a linear model of problem (P) has
+
+    objective  1/2 |w|^2 + A/2 b^2 + 1/2 sum C_i xi_i^2                                                  (1)
+    gradient   w - Z'beta  and  A b - 1'beta                                                             (2)
+    Hessian    I + sum over active rows of C_i z_i z_i', bordered by the bias                            (3)
+
+so that a pass is a reduction: memory, memory maps, files and a cluster differ only in who runs the blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from squaresvm.factors import Moments
+from squaresvm.family import Loss
+from squaresvm.typing import BoolArray, FloatArray, Matrix
+
+#: Chosen rows are better gone through by compiled loops than copied for BLAS where many, of few features.
+_FEW_ROWS, _FEW_FEATURES = 256, 32
+
+__all__ = [
+    "Along",
+    "Collect",
+    "Curvature",
+    "Evaluate",
+    "Largest",
+    "Magnitude",
+    "Moved",
+    "Piece",
+    "Sums",
+    "Totals",
+    "Verify",
+    "Weighing",
+    "added",
+    "in_float64",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows of a block as the problem sees them.
+
+    Parameters
+    ----------
+    Z : array or CSR matrix of shape (rows, n)
+    targets : ndarray of shape (rows, k)
+    costs : ndarray of shape (rows,)
+        C_i > 0.
+    compiled : bool, default=False
+        Whether to go through the rows by compiled loops: worth it where rows are many, dense, and of one
+        column of targets.
+    """
+
+    Z: Matrix
+    targets: FloatArray
+    costs: FloatArray
+    compiled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sums over rows that add up field by field."""
+
+
+S = TypeVar("S", bound=Totals)
+
+
+def added(one: S, other: S) -> S:
+    """Return the sums over the rows of both."""
+    return type(one)(*(getattr(one, field.name) + getattr(other, field.name) for field in fields(one)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sums(Totals):
+    """Loss and gradient at (w, b).
+
+    Parameters
+    ----------
+    loss : ndarray of shape (k,)
+        sum C_i xi_i^2.
+    in_w : ndarray of shape (n, k)
+        Z'beta.
+    in_b : ndarray of shape (k,)
+        1'beta.
+    """
+
+    loss: FloatArray
+    in_w: FloatArray
+    in_b: FloatArray
+
+
+def in_float64(Z: Matrix) -> Matrix:
+    """Return the rows of one block in float64: float32 is read as such, and accumulated in float64."""
+    return Z if Z.dtype == np.float64 else Z.astype(np.float64)
+
+
+def slack(targets: FloatArray, decision: FloatArray, loss: Loss) -> FloatArray:
+    """Return the signed slack: y - f, or y max(0, 1 - y f)."""
+    error = targets - decision
+    if loss is Loss.SQUARED_HINGE:
+        np.copyto(error, 0.0, where=targets * error < 0.0)
+    return error
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluate:
+    """The task of a pass that needs loss and gradient at (w, b)."""
+
+    loss: Loss
+    w: FloatArray
+    b: FloatArray
+
+    def __call__(self, piece: Piece) -> Sums:
+        """Return the sums over one block."""
+        return self.with_active(piece)[0]
+
+    def with_active(self, piece: Piece) -> tuple[Sums, BoolArray]:
+        """Return the sums over one block, and which rows are active, of shape (rows, k)."""
+        if piece.compiled:
+            from squaresvm.linear import compiled_pieces
+
+            return compiled_pieces.evaluate(piece, self.loss, self.w, self.b)
+        Z = in_float64(piece.Z)
+        xi = slack(piece.targets, np.asarray(Z @ self.w) + self.b, self.loss)
+        beta = piece.costs[:, None] * xi
+        sums = Sums(np.einsum("ij,ij->j", beta, xi), np.asarray(Z.T @ beta), beta.sum(axis=0))
+        return sums, np.ones(xi.shape, dtype=bool) if self.loss is Loss.SQUARED else xi != 0.0
+
+
+def moments_of(piece: Piece, column: int, rows: BoolArray, every: int = 1) -> Moments:
+    """Return the moments of some rows, with one column of targets; by one out of `every` of them."""
+    some = np.flatnonzero(rows)
+    if every > 1:
+        some = some[::every]
+        rows = np.zeros(rows.size, dtype=bool)
+        rows[some] = True
+    if piece.compiled and some.size > _FEW_ROWS and piece.Z.shape[1] <= _FEW_FEATURES:
+        from squaresvm.linear import compiled_pieces
+
+        found = compiled_pieces.moments(piece, rows)
+    else:
+        targets = piece.targets[some, column][:, None]
+        found = Moments.of(in_float64(piece.Z[some]), piece.costs[some], targets)
+    return found if every == 1 else found.scaled(float(every))
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """The task of a pass that needs the Hessian at (w, b): the moments of the active rows of each column.
+
+    With the squared loss all rows are active, so that one serves all columns. With the squared hinge, one
+    out of `every` rows may stand for them all.
+    """
+
+    at: Evaluate
+    every: int = 1
+
+    def __call__(self, piece: Piece) -> tuple[Sums, tuple[Moments, ...]]:
+        """Return the sums and moments over one block."""
+        sums, active = self.at.with_active(piece)
+        if self.at.loss is Loss.SQUARED:
+            return sums, Collect()(piece)
+        columns = range(active.shape[1])
+        return sums, tuple(moments_of(piece, j, active[:, j], self.every) for j in columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Collect:
+    """The task of a pass that needs the moments of all rows: all that the squared loss needs of them."""
+
+    def __call__(self, piece: Piece) -> tuple[Moments, ...]:
+        """Return the moments over one block."""
+        if piece.compiled:
+            return (moments_of(piece, 0, np.ones(piece.costs.size, dtype=bool)),)
+        return (Moments.of(in_float64(piece.Z), piece.costs, piece.targets),)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """The task of a pass that needs what became of the Hessian between two points: few rows change sides.
+
+    Nothing is remembered of a row between passes: its side at the former point is computed again.
+    """
+
+    at: Evaluate
+    w: FloatArray
+    b: FloatArray
+
+    def __call__(self, piece: Piece) -> tuple[Sums, tuple[Moments, ...], tuple[Moments, ...]]:
+        """Return the sums, and the moments of the rows that became active and of those that no longer are."""
+        sums, now = self.at.with_active(piece)
+        _, was = Evaluate(self.at.loss, self.w, self.b).with_active(piece)
+        came, left = now & ~was, was & ~now
+        columns = range(now.shape[1])
+        return (
+            sums,
+            tuple(moments_of(piece, j, came[:, j]) for j in columns),
+            tuple(moments_of(piece, j, left[:, j]) for j in columns),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes(Totals):
+    """What the rows contribute to the derivative of the objective along a line; see `Along`."""
+
+    growth: FloatArray
+    bends: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """The task of a pass that looks along the line (w + t dw, b + t db) for some t of each column.
+
+    The derivative of the hinge terms along the line is linear in t but for rows that change sides. Summed
+    are the growth of the linear part and, at each t, what the rows that changed sides add to it: as a
+    difference of two derivatives it would have no digit left where C is large.
+
+    Parameters
+    ----------
+    w, dw : ndarray of shape (n, k)
+    b, db : ndarray of shape (k,)
+    times : ndarray of shape (q, k)
+    """
+
+    w: FloatArray
+    b: FloatArray
+    dw: FloatArray
+    db: FloatArray
+    times: FloatArray
+
+    def __call__(self, piece: Piece) -> Slopes:
+        """Return the sums over one block: growth of shape (k,), bends of shape (q, k)."""
+        Z, y = in_float64(piece.Z), piece.targets
+        margin = 1.0 - y * (np.asarray(Z @ self.w) + self.b)
+        change = y * (np.asarray(Z @ self.dw) + self.db)
+        active = margin > 0.0
+        pull = piece.costs[:, None] * change
+        growth = np.einsum("ij,ij,ij->j", pull, change, active)
+        bends = np.empty(self.times.shape)
+        for index, time in enumerate(self.times):
+            reached = margin - time * change
+            # max(0, reached), less its linear continuation from t = 0.
+            beyond = np.maximum(np.where(active, -reached, reached), 0.0)
+            bends[index] = -np.einsum("ij,ij->j", pull, beyond)
+        return Slopes(growth, bends)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighing(Totals):
+    """What a certificate needs besides loss and gradient; the worst row is apart.
+
+    Parameters
+    ----------
+    size : ndarray of shape (k,)
+        |beta|_1.
+    rounding : ndarray of shape (k,)
+        sum C_i (|y_i| + |f_i|): what the rounding of 1'beta is measured by.
+    up, down : ndarray of shape (n, k)
+        Z'beta over the rows of either sign; zero where they are not needed.
+    loss_up : ndarray of shape (k,)
+        sum C_i xi_i^2 over the rows with beta_i > 0.
+    ridge : float
+        sum 1 / C_i.
+    column : ndarray of shape (n,)
+        sum z_i.
+    rows : int
+    """
+
+    size: FloatArray
+    rounding: FloatArray
+    up: FloatArray
+    sum_up: FloatArray
+    loss_up: FloatArray
+    ridge: float
+    column: FloatArray
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Verify:
+    """The task of the last pass: the residual of every row, r = K beta + beta / C + b - y, and the gap.
+
+    K beta = Z Z'beta, of which Z'beta is known from the pass before.
+
+    Parameters
+    ----------
+    at : Evaluate
+    in_w : ndarray of shape (n, k)
+        Z'beta there.
+    penalty : float
+        A; infinite where there is no bias.
+    """
+
+    at: Evaluate
+    in_w: FloatArray
+    penalty: float
+
+    def __call__(self, piece: Piece) -> tuple[FloatArray, Weighing]:
+        """Return the worst row of each column, of shape (k,), and sums."""
+        if piece.compiled:
+            from squaresvm.linear import compiled_pieces
+
+            return compiled_pieces.verify(piece, self)
+        Z, y, costs = in_float64(piece.Z), piece.targets, piece.costs[:, None]
+        k = y.shape[1]
+        both = np.asarray(Z @ np.hstack([self.at.w, self.in_w - self.at.w]))
+        decision = both[:, :k] + self.at.b
+        xi = slack(y, decision, self.at.loss)
+        beta = costs * xi
+        defect = both[:, k:] + decision + xi - y
+        if self.at.loss is Loss.SQUARED:
+            worst = np.abs(defect).max(axis=0)
+        else:
+            worst = self._complementarity(Z, y, xi, piece.costs, defect)
+        return worst, self._weighing(Z, piece, decision, xi, beta)
+
+    @property
+    def needs_sides(self) -> bool:
+        """Whether the gap needs the sums over rows of either sign: free bias, squared hinge."""
+        return self.penalty == 0.0 and self.at.loss is Loss.SQUARED_HINGE
+
+    def centring(self, piece: Piece) -> tuple[float, FloatArray]:
+        """Return sum 1 / C_i and sum z_i, which the gap needs where the bias is free and the loss squared."""
+        if self.penalty == 0.0 and self.at.loss is Loss.SQUARED:
+            return float(np.sum(1.0 / piece.costs)), np.asarray(in_float64(piece.Z).sum(axis=0)).ravel()
+        return 0.0, np.zeros(piece.Z.shape[1])
+
+    def _complementarity(
+        self, Z: Matrix, y: FloatArray, xi: FloatArray, costs: FloatArray, defect: FloatArray
+    ) -> FloatArray:
+        """Return the largest |min(h_i y_i beta_i, y_i r_i)|, h_i = K_ii + 1/C_i + 1/A, of each column."""
+        signed, room = y * defect, y * xi
+        # h beta > beta / C = xi, so that h matters only where a row is active by less than its defect.
+        value = np.where(room > 0.0, signed, np.minimum(signed, 0.0))
+        for row, column in zip(*np.nonzero((room > 0.0) & (room < signed)), strict=True):
+            z = Z[[row]]
+            norm = float((z.multiply(z) if sp.issparse(z) else z * z).sum())
+            h = norm + 1.0 / costs[row] + (1.0 / self.penalty if self.penalty > 0.0 else 0.0)
+            value[row, column] = min(signed[row, column], h * costs[row] * room[row, column])
+        return np.asarray(np.abs(value).max(axis=0))
+
+    def _weighing(
+        self, Z: Matrix, piece: Piece, decision: FloatArray, xi: FloatArray, beta: FloatArray
+    ) -> Weighing:
+        size = np.abs(beta).sum(axis=0)
+        rounding = piece.costs @ (np.abs(piece.targets) + np.abs(decision))
+        none = np.zeros_like(self.at.w)
+        ridge, column = self.centring(piece)
+        above, loss_up = none, np.zeros(size.size)
+        positive = np.maximum(beta, 0.0)
+        if self.needs_sides:
+            above = np.asarray(Z.T @ positive)
+            loss_up = np.einsum("ij,ij->j", positive, xi)
+        return Weighing(
+            size, rounding, above, positive.sum(axis=0), loss_up, ridge, column, piece.targets.shape[0]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reach(Totals):
+    """sum |beta_i| |z_i| of each column, of shape (n, k)."""
+
+    size: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Magnitude:
+    """The task of a pass that measures what goes into sums, and so their rounding.
+
+    Parameters
+    ----------
+    at : Evaluate
+    """
+
+    at: Evaluate
+
+    def __call__(self, piece: Piece) -> Reach:
+        """Return the sums over one block."""
+        Z = in_float64(piece.Z)
+        xi = slack(piece.targets, np.asarray(Z @ self.at.w) + self.at.b, self.at.loss)
+        return Reach(np.asarray(abs(Z).T @ (piece.costs[:, None] * np.abs(xi))))
+
+
+@dataclass(frozen=True, eq=False)
+class Largest:
+    """The task of a pass that finds the row with the largest |z|'reach + |xi| + |b| + |y|."""
+
+    at: Evaluate
+    reach: FloatArray
+
+    def __call__(self, piece: Piece) -> FloatArray:
+        """Return the largest of one block, of shape (k,)."""
+        Z = in_float64(piece.Z)
+        xi = slack(piece.targets, np.asarray(Z @ self.at.w) + self.at.b, self.at.loss)
+        size = np.asarray(abs(Z) @ self.reach) + np.abs(xi) + np.abs(self.at.b) + np.abs(piece.targets)
+        return np.asarray(size.max(axis=0))
