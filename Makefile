@@ -11,7 +11,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 -m "not slow"
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo lint format bench clean
+.PHONY: help test demo docs lint format bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
@@ -23,6 +23,11 @@ test: .venv/stamp-test lint  ## check style, types and layers, then run all test
 demo: .venv/stamp-demo  ## train, check, forget, and write one HTML page
 	@echo "== Running the demonstration"
 	@$(BIN)/python -m squaresvm demo
+
+docs: .venv/stamp-docs  ## run the gallery and write the pages to docs/_build/html; warnings are errors
+	@echo "== Building the documentation"
+	@$(BIN)/python -m sphinx -q -W --keep-going --jobs auto docs docs/_build/html
+	@echo "== Open docs/_build/html/index.html"
 
 lint: .venv/stamp-test  ## check style, types and the direction of imports
 	@echo "== Checking style"
@@ -45,13 +50,14 @@ bench: .venv/stamp-demo  ## measure against scikit-learn, one ratio a line (DATA
 
 clean:  ## remove caches, reports and builds, but not .venv
 	@echo "== Removing caches, reports and builds"
-	@rm -rf build dist .coverage .coverage.* coverage.xml
+	@rm -rf build dist docs/_build docs/auto_examples docs/generated .coverage .coverage.* coverage.xml
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each set of extras, renewed when pyproject.toml changes.
 .venv/stamp-test: EXTRAS := dask,plot,cli,test
 .venv/stamp-demo: EXTRAS := plot,cli
+.venv/stamp-docs: EXTRAS := plot,docs
 .venv/stamp-%: pyproject.toml | $(BIN)/python
 	@echo "== Installing squaresvm[$(EXTRAS)] into .venv (a minute or two the first time)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[$(EXTRAS)]"

@@ -70,7 +70,7 @@ class Certificate:
         Primal objective of the model less the dual objective of a feasible point beside it: no other
         model has an objective that is lower by more.
     objective : float
-        Primal objective, 1/2 |w|^2 + A/2 b^2 + 1/2 sum C_i xi_i^2. Of several classes, like the other
+        Primal objective, ``1/2 |w|^2 + A/2 b^2 + 1/2 sum C_i xi_i^2``. Of several classes, like the other
         fields, that of the class with the largest residual.
     status : Status
 

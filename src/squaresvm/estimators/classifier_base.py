@@ -164,7 +164,7 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         """Return calibrated probabilities, a column a class; the largest is always that of `predict`.
 
         Calibrated on leave-one-out decision values when first asked for: exact ones for the squared loss,
-        those of a fixed active set for the squared hinge. See :mod:`squaresvm.calibration`.
+        those of a fixed active set for the squared hinge.
 
         Parameters
         ----------

@@ -76,6 +76,12 @@ class LSSVC(SquareSVMClassifier):
         The numbers of the fit.
     class_weight_ : ndarray of shape (n_classes,)
 
+    See Also
+    --------
+    RLSSVC : Squared hinge in place of the squared loss.
+    RelaxedLSSVC : With a penalty on the bias.
+    LSSVR : Regression.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -103,6 +109,11 @@ class RLSSVC(SquareSVMClassifier):
     The L2 support vector machine, solved as a sequence of regularised least squares problems. Its
     multipliers are sparse: rows beyond the margin have none. Parameters and attributes are those of
     :class:`LSSVC`.
+
+    See Also
+    --------
+    LagrangianSVC : With a penalty on the bias.
+    LSSVC : Squared loss: cheaper to update, not sparse.
 
     Examples
     --------

@@ -34,14 +34,7 @@ _COORDINATE_TOL, _COORDINATE_UPDATES = 1e-2, 20
 
 @dataclass(frozen=True)
 class ActiveSet:
-    """Solve the equality-constrained problem on the rows with an error, take the errors, and repeat.
-
-    The paper's iteration S -> S(e(S)) has no line search and cycles (72 of 298 random linear problems at
-    C = 1e4). Each step is a Newton step for (P), so an exact line search along it makes the objective fall
-    and the search finite.
-
-    The iterate is f at the rows, |w|^2 and b, not beta: where K is rank-deficient, sums of multipliers of
-    several sets collect parts from the null space of K that are 1e6 times larger than the answer.
+    """The RLSSVM paper's active sets: rows with an error as equalities, then the errors anew, and so on.
 
     Parameters
     ----------
@@ -52,10 +45,32 @@ class ActiveSet:
     reuse : {'hybrid', 'switches', 'refactor'}, default='hybrid'
         What becomes of the factor of the last set: updated where few rows change and made anew where many do;
         always updated, by the paper's adjacent switches (64); or always made anew.
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
+
+    See Also
+    --------
+    Newton : The same search in w, for linear models.
+    Lagrangian, SesquiSmo : Other ways to the same solution, where the bias is not free.
+
+    Notes
+    -----
+    The paper's iteration S -> S(e(S)) has no line search and cycles (72 of 298 random linear problems at
+    C = 1e4). Each step is a Newton step for the primal problem, so an exact line search along it makes the
+    objective fall and the search finite.
+
+    The iterate is f at the rows, ``|w|^2`` and b, not beta: where K is rank-deficient, sums of multipliers of
+    several sets collect parts from the null space of K that are 1e6 times larger than the answer.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import RLSSVC
+    >>> from squaresvm.solvers import ActiveSet
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RLSSVC(C=100.0, solver=ActiveSet(reuse="switches")).fit(X, y)
+    >>> model.certificate_.residual <= model.tol
+    True
     """
 
     n_sv_max: int | None = None

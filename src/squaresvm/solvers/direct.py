@@ -20,13 +20,35 @@ _ENOUGH = 1e-3
 
 @dataclass(frozen=True)
 class Direct:
-    """Solve [H, 1; 1', -A] (beta, b) = (y, 0) by a Cholesky factor, equation (7) of the relaxed paper.
+    r"""The squared loss by one linear system, equation (7) of the relaxed LS-SVM paper.
 
-    Signed multipliers take the labels out of the matrix, so that all classes share the factor.
+    See Also
+    --------
+    Newton : Linear models with either loss.
+    TwoSmo : Updates of single multipliers, where a factor costs too much.
+
+    Notes
+    -----
+    One Cholesky factor solves
+
+    .. math::
+        \begin{bmatrix} H & \mathbf 1 \\ \mathbf 1^\top & -A \end{bmatrix}
+        \begin{bmatrix} \beta \\ b \end{bmatrix} = \begin{bmatrix} y \\ 0 \end{bmatrix}
+
+    Signed multipliers take the labels out of the matrix, so that all classes share the factor, and it is
+    kept: learning, forgetting and leaving one out start from it.
 
     The proximal SVM is solved here as well. Linear, it is A = 1 and one system of n + 1 unknowns by the
-    Sherman-Morrison-Woodbury identity: see :class:`~squaresvm.factors.MomentsFactor`. Nonlinear, equation
-    (12) is this system with K W K' in place of K: see :class:`~squaresvm.operators.ProximalOperator`.
+    Sherman-Morrison-Woodbury identity. Nonlinear, equation (12) of the relaxed paper is this system with
+    K W K' in place of K.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LSSVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> LSSVC(solver="direct").fit(X, y).n_iter_
+    1
     """
 
     name = "direct"

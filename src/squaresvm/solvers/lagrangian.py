@@ -25,10 +25,32 @@ _TIGHTENINGS = 8
 
 @dataclass(frozen=True)
 class Lagrangian:
-    """Iterate (15), beta <- inv(Q) (y + y (y (Q beta - y) - alpha y beta)_+), one system for all iterations.
+    r"""The fixed point of the Lagrangian SVM paper: one system for all iterations.
 
-    Q = K + diag(1/C), with 1 1'/A where the bias is penalised, and beta = y u of the paper. Q beta need never
-    be computed: the fixed point has it in hand, as what inv(Q) was just applied to.
+    Parameters
+    ----------
+    alpha : float, optional
+        Between 0 and 2 / max(C_i), both excluded. By default 1.9 / C_i for row i.
+    stop : {'residual', 'step'}, default='residual'
+        When to end: with the certificate's residual within tol, or, as the paper does, with
+        ``|beta_new - beta|`` within tol. The certificate is of the former either way.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
+
+    See Also
+    --------
+    ActiveSet, Newton : The same solution, also where C is large.
+    SesquiSmo : The same solution by updates of single multipliers.
+
+    Notes
+    -----
+    Iteration (15) is, in signed multipliers beta = y u,
+
+    .. math::
+        \beta \leftarrow Q^{-1} \bigl(y + y\, (y\,(Q \beta - y) - \alpha\, y \beta)_+\bigr)
+
+    with Q = K + diag(1/C), with 1 1'/A where the bias is penalised, and products of y taken row by row.
+    Q beta need never be computed: the fixed point has it in hand, as what inv(Q) was just applied to.
 
     A linear kernel needs a system of n + 1 unknowns, by the Sherman-Morrison-Woodbury identity (1): inv(Q) z
     is C times the error of the least squares fit to z, so an iteration is one pass over the rows. Another
@@ -37,20 +59,18 @@ class Lagrangian:
     It converges for 0 < alpha < 2/nu, condition (16), where nu is the largest C_i; the paper takes 1.9/nu,
     and so does this class, row by row where the C_i differ: (16) holds for diag(C)^1/2 Q diag(C)^1/2, whose
     eigenvalues are at least 1. The rate tends to 1 as nu grows: at nu = 1e5 the paper needed 100,000
-    iterations. Then the search ends at `max_iter`, and the certificate says so; ``'active-set'`` or
+    iterations. Then the search ends at ``max_iter``, and the certificate says so; ``'active-set'`` or
     ``'newton'`` solve the same problem.
 
-    Parameters
-    ----------
-    alpha : float, optional
-        Between 0 and 2 / max(C_i), both excluded. By default 1.9 / C_i for row i.
-    stop : {'residual', 'step'}, default='residual'
-        When to end: with the certificate's residual within tol, or, as the paper does, with
-        |beta_new - beta| within tol. The certificate is of the former either way.
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LagrangianSVC
+    >>> from squaresvm.solvers import Lagrangian
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LagrangianSVC(C=2.0, solver=Lagrangian(alpha=0.5)).fit(X, y)
+    >>> model.certificate_.residual <= model.tol
+    True
     """
 
     alpha: float | None = None

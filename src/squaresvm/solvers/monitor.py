@@ -10,7 +10,11 @@ __all__ = ["Callback", "Monitor", "Progress"]
 
 
 class Progress(NamedTuple):
-    """Where a solver stands after an iteration.
+    """Where a solver stands after an iteration: what callbacks are told, and what a trace consists of.
+
+    Every solver that iterates takes ``callback=``, which is called with one of these after each iteration
+    and stops the search by returning True, and ``trace=True``, which keeps them all in ``trace_`` of the
+    estimator.
 
     Parameters
     ----------
@@ -26,6 +30,18 @@ class Progress(NamedTuple):
         1'beta, that is lambda'y of the papers: what a free bias asks to vanish.
     column : int
         Which column of targets.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LSSVC
+    >>> from squaresvm.solvers import Sumt
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LSSVC(solver=Sumt(trace=True)).fit(X, y == 0)
+    >>> [entry.iteration for entry in model.trace_] == list(range(1, model.n_iter_ + 1))
+    True
+    >>> abs(model.trace_[-1].balance) < abs(model.trace_[0].balance)
+    True
     """
 
     iteration: int

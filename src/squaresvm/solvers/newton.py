@@ -46,10 +46,7 @@ _DIGITS = 1e6
 
 @dataclass(frozen=True)
 class Newton:
-    """Minimise (P) over (w, b): a step to the minimum of the active rows' quadratic, an exact line search.
-
-    The objective is piecewise quadratic and falls at each step, so the active set never recurs and the
-    search is finite. w, not beta, is the iterate: it stays accurate where K is rank-deficient.
+    """Newton steps in (w, b) for linear models, each with an exact line search.
 
     Large problems are solved on a sample of rows first, so that few passes over all rows are left. After the
     first of them, only rows that change sides touch the Hessian; where passes are cheap, part of the rows
@@ -57,10 +54,29 @@ class Newton:
 
     Parameters
     ----------
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
+
+    See Also
+    --------
+    ActiveSet : The same search where K is not linear.
+    Direct : One system, for the squared loss.
+
+    Notes
+    -----
+    A step leads to the minimum of the active rows' quadratic. The objective is piecewise quadratic and falls
+    at each step, so the active set never recurs and the search is finite. w, not beta, is the iterate: it
+    stays accurate where K is rank-deficient.
+
+    Examples
+    --------
+    >>> from squaresvm import LagrangianSVC
+    >>> from squaresvm.datasets import make_ndc
+    >>> from squaresvm.solvers import Newton
+    >>> X, y = make_ndc(5000, random_state=0)
+    >>> model = LagrangianSVC(kernel="linear", solver=Newton()).fit(X, y)
+    >>> model.n_iter_ < 20
+    True
     """
 
     callback: Callback | None = None

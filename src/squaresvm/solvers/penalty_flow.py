@@ -23,31 +23,55 @@ _LENGTH = 100.0
 
 @dataclass(frozen=True)
 class PenaltyFlow:
-    """Follow beta' = y - H beta - penalty sgn(1'beta) 1, equations (45)-(46), to its rest point.
-
-    The right-hand side jumps where 1'beta = 0, which is where the solution lies, so explicit steps go back
-    and forth across it for ever. An implicit step of length tau is a small problem of its own,
-
-        (H + I/tau) beta_new = y + beta/tau - s 1,    s in penalty [-1, 1], = penalty sgn(1'beta_new) off 0
-
-    and has a closed form: s is what makes 1'beta_new vanish, cut at the penalty. One factor serves all steps.
-    The flow then slides along 1'beta = 0, and s is the bias.
-
-    The paper holds that any penalty will do. It does from |b| on; below, the flow rests at a point with
-    1'beta != 0 (at half of |b| the whole way). So wherever it comes to rest there, the penalty is doubled.
-
-    An iteration is an implicit step.
+    r"""The exact penalty of the relaxed LS-SVM paper: a differential equation, followed to its rest point.
 
     Parameters
     ----------
     penalty : float, optional
-        beta of (44) to begin with, greater than 0; by default the largest |y|.
+        beta of (44) to begin with, greater than 0; by default the largest ``|y|``.
     step : float, optional
         tau, greater than 0; by default 100 times the largest C.
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
+
+    See Also
+    --------
+    Sumt, Substitution : The paper's other ways to a free bias.
+    Direct : The same solution from one factor.
+
+    Notes
+    -----
+    Equations (45)-(46) are, in signed multipliers and with :math:`\rho` for the paper's penalty,
+
+    .. math::
+        \dot\beta = y - H \beta - \rho\, \mathrm{sgn}(\mathbf 1^\top \beta)\, \mathbf 1
+
+    The right-hand side jumps where 1'beta = 0, which is where the solution lies, so explicit steps go back
+    and forth across it for ever. An implicit step of length tau is a small problem of its own,
+
+    .. math::
+        (H + I/\tau)\, \beta_{\mathrm{new}} = y + \beta/\tau - s\, \mathbf 1, \qquad
+        s \in \rho\,[-1, 1],\quad
+        s = \rho\, \mathrm{sgn}(\mathbf 1^\top \beta_{\mathrm{new}}) \text{ off } 0
+
+    and has a closed form: s is what makes 1'beta vanish, cut at the penalty. One factor serves all steps.
+    The flow then slides along 1'beta = 0, and s is the bias.
+
+    The paper holds that any penalty will do. It does from ``|b|`` on; below, the flow rests at a point with
+    1'beta != 0 (at half of ``|b|`` the whole way). So wherever it comes to rest there, the
+    penalty is doubled.
+
+    An iteration is an implicit step.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LSSVC
+    >>> from squaresvm.solvers import PenaltyFlow
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LSSVC(solver=PenaltyFlow(penalty=0.1)).fit(X, y)
+    >>> model.certificate_.residual <= model.tol
+    True
     """
 
     penalty: float | None = None

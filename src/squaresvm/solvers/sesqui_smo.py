@@ -28,14 +28,31 @@ _REFRESHES = 10
 
 @dataclass(frozen=True)
 class SesquiSmo:
-    """Minimise the dual of (32)-(33) by exact steps in one multiplier, the one of largest violation first.
+    r"""SesquiSMO of the relaxed LS-SVM paper: 2SMO's steps, cut at the bounds of the squared hinge.
 
-    The update is (31), with its numerator corrected as in 2SMO, and clipped at zero: without the clip the
-    bound lambda >= 0 that (34) and (35) rest on is not kept. In signed multipliers
+    Parameters
+    ----------
+    memory : int, default=2**30
+        Bytes for rows of K, where K is not held whole.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
 
-        y_k beta_k <- max(0, y_k (beta_k - r_k / (K_kk + 1/C_k + 1/A)))
+    See Also
+    --------
+    TwoSmo : The same for the squared loss.
+    Lagrangian, ActiveSet : Other ways to the same solution.
 
-    The violation of (34) or (35) is measured as the certificate does, by |min(h_k y_k beta_k, y_k r_k)|.
+    Notes
+    -----
+    It minimises the dual of (32)-(33). The update is (31), with its numerator corrected as in 2SMO, and cut
+    at zero: without the cut the bound lambda >= 0 that (34) and (35) rest on is not kept. In signed
+    multipliers
+
+    .. math::
+        y_k \beta_k \leftarrow
+        \max\bigl(0,\; y_k (\beta_k - r_k / h_k)\bigr), \qquad h_k = K_{kk} + 1/C_k + 1/A
+
+    The violation of (34) or (35) is measured as the certificate does, by ``|min(h_k y_k beta_k, y_k r_k)|``.
 
     Where A is small, steps in one multiplier are held back by 1/A in the denominator. There two multipliers
     move against each other, which leaves 1'beta and so the bias alone, unless one alone gains more. Large
@@ -43,14 +60,15 @@ class SesquiSmo:
 
     An iteration is a sweep: as many updates as there are rows.
 
-    Parameters
-    ----------
-    memory : int, default=2**30
-        Bytes for rows of K, where K is not held whole.
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LagrangianSVC
+    >>> from squaresvm.solvers import SesquiSmo
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LagrangianSVC(solver=SesquiSmo()).fit(X, y)
+    >>> model.certificate_.residual <= model.tol
+    True
     """
 
     memory: int = MEMORY

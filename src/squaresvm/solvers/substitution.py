@@ -23,17 +23,7 @@ _TIGHTENINGS = 6
 
 @dataclass(frozen=True)
 class Substitution:
-    """Minimise 1/2 beta'W beta - d'beta by updates of 2SMO's kind; its minimum has 1'beta = 0 by itself.
-
-    (51) puts the multiplier of the constraint into the Lagrangian. With s = H 1, in signed multipliers,
-
-        W = H - (1 s' + s 1')/m + penalty 1 1',    d = y - mean(y),    b = (1'y - s'beta) / m
-
-    (58) has one more term, alpha (1 s' + s 1')/2, and the paper holds that it is positive semidefinite. It is
-    not (eigenvalues of -31 at alpha = 1, -3596 at alpha = 100), so alpha is 0 here. On the split {1, its
-    complement} W is block diagonal, so it is positive definite exactly for penalty > 1's / m^2.
-
-    An iteration is a sweep: as many updates as there are rows.
+    r"""Substitution of the relaxed LS-SVM paper: a dual without constraint, with 1'beta = 0 at its minimum.
 
     Parameters
     ----------
@@ -41,10 +31,40 @@ class Substitution:
         beta of (58), greater than 1'H1 / m^2, the mean entry of H; by default twice that.
     memory : int, default=2**30
         Bytes for rows of K, where K is not held whole.
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
+
+    See Also
+    --------
+    Sumt, PenaltyFlow : The paper's other ways to a free bias.
+    Direct : The same solution from one factor.
+
+    Notes
+    -----
+    (51) puts the multiplier of the constraint into the Lagrangian. With s = H 1, in signed multipliers, and
+    with :math:`\rho` for the penalty, updates of 2SMO's kind minimise
+
+    .. math::
+        \tfrac12 \beta^\top W \beta - d^\top \beta, \qquad
+        W = H - (\mathbf 1 s^\top + s \mathbf 1^\top)/m + \rho\, \mathbf 1 \mathbf 1^\top, \quad
+        d = y - \bar y
+
+    and then b = (1'y - s'beta) / m. (58) has one more term, alpha (1 s' + s 1')/2, and the paper holds
+    that it is positive semidefinite. It is not (eigenvalues of -31 at alpha = 1, -3596 at alpha = 100), so
+    alpha is 0 here. On the split {1, its complement} W is block diagonal, so it is positive definite
+    exactly for penalty > 1's / m^2.
+
+    An iteration is a sweep: as many updates as there are rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LSSVC
+    >>> from squaresvm.solvers import Substitution
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LSSVC(solver=Substitution()).fit(X, y)
+    >>> model.certificate_.residual <= model.tol
+    True
     """
 
     penalty: float | None = None

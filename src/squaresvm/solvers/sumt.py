@@ -23,14 +23,7 @@ _LEAST_A = 1e-100
 
 @dataclass(frozen=True)
 class Sumt:
-    """Solve the relaxed problem (42) for A, rho A, rho^2 A, ..., until 1'beta vanishes.
-
-    Each problem starts from the solution of the one before. 2SMO keeps the bias apart here, whatever A is: so
-    a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no
-    more than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, where the search ends;
-    (43), b from any one row, is not needed.
-
-    An iteration is one value of A. The trace has 1'beta, the paper's lambda'y, of each.
+    """SUMT of the relaxed LS-SVM paper: solve (42) for A, rho A, rho^2 A, ..., until 1'beta vanishes.
 
     Parameters
     ----------
@@ -40,10 +33,32 @@ class Sumt:
         Between 0 and 1, both excluded. The paper takes 0.9.
     memory : int, default=2**30
         Bytes for rows of K, where K is not held whole.
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
+
+    See Also
+    --------
+    PenaltyFlow, Substitution : The paper's other ways to a free bias.
+    Direct : The same solution from one factor.
+
+    Notes
+    -----
+    Each problem starts from the solution of the one before. 2SMO keeps the bias apart here, whatever A is: so
+    a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no
+    more than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, where the search ends;
+    (43), b from any one row, is not needed.
+
+    An iteration is one value of A. The trace has 1'beta, the paper's lambda'y, of each.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LSSVC
+    >>> from squaresvm.solvers import Sumt
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LSSVC(solver=Sumt(A0=10.0, rho=0.5)).fit(X, y)
+    >>> model.certificate_.residual <= model.tol
+    True
     """
 
     A0: float = 1e4

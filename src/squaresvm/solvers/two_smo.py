@@ -22,11 +22,27 @@ _SMALL_A = 0.3
 
 @dataclass(frozen=True)
 class TwoSmo:
-    """Minimise the dual (20) by exact steps in one multiplier, the one of largest violation first.
+    r"""2SMO of the relaxed LS-SVM paper: exact steps in one multiplier, that of the largest violation first.
 
-    In signed multipliers beta_k = y_k lambda_k, with r = H beta + 1'beta / A - y, update (31) is
+    Parameters
+    ----------
+    memory : int, default=2**30
+        Bytes for rows of K, where K is not held whole.
+    callback, trace : optional
+        See :class:`~squaresvm.solvers.Progress`.
 
-        beta_k <- beta_k - r_k / (K_kk + 1/C_k + 1/A)
+    See Also
+    --------
+    SesquiSmo : The same for the squared hinge.
+    Sumt, PenaltyFlow, Substitution : The paper's ways to a free bias.
+
+    Notes
+    -----
+    It minimises the paper's dual (20). In signed multipliers beta_k = y_k lambda_k update (31) is
+
+    .. math::
+        \beta_k \leftarrow \beta_k - \frac{r_k}{K_{kk} + 1/C_k + 1/A},
+        \qquad r = H \beta + \mathbf 1 \mathbf 1^\top \beta / A - y
 
     Corrections: the numerator of (28)-(31) is 1 - y_k f(x_k) - lambda_k / C, and (21) needs the labels in
     front of 1/A too; as printed the updates end elsewhere. Step 1 lacks y_k in front of f.
@@ -35,20 +51,23 @@ class TwoSmo:
     kernels; the largest violation, found in the loop that updates the gradient, takes a few. The number grows
     with C K_ii, which extrapolation over the last sweeps cures, and with 1/A: there
 
-        beta = v - b u,  H u = 1,  H v = y,  b = 1'v / (A + 1'u)
+    .. math::
+        \beta = v - b\, u, \qquad H u = \mathbf 1, \quad H v = y, \quad
+        b = \mathbf 1^\top v \,/\, (A + \mathbf 1^\top u)
 
     keeps the bias apart, and A does not matter any more.
 
     An iteration is a sweep: as many updates as there are rows.
 
-    Parameters
-    ----------
-    memory : int, default=2**30
-        Bytes for rows of K, where K is not held whole.
-    callback : callable, optional
-        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
-    trace : bool, default=False
-        Whether to keep what the callback would be told.
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import RelaxedLSSVC
+    >>> from squaresvm.solvers import TwoSmo
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RelaxedLSSVC(A=0.5, solver=TwoSmo()).fit(X, y)
+    >>> model.certificate_.residual <= model.tol
+    True
     """
 
     memory: int = MEMORY
