@@ -34,6 +34,7 @@ html_math_renderer = "native_mathml"
 math_eqref_format = "({number})"
 
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 autosummary_generate = True
 numpydoc_show_class_members = False
 # Fitted attributes end in "_" and are told in the page of their class: they have no pages of their own.
@@ -61,6 +62,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
     "image_scrapers": ("matplotlib",),
+    "within_subsection_order": "FileNameSortKey",
     "image_srcset": ["2x"],
     "abort_on_example_error": False,
     "only_warn_on_example_error": False,

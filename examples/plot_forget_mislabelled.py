@@ -42,7 +42,7 @@ def draw(ax, title, rows):
     ax.set_title(title, fontsize=11)
 
 
-figure, (before, after) = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained")
+figure, (before, after) = plt.subplots(1, 2, figsize=(9, 3.7), layout="constrained")
 draw(before, f"fitted on 160 rows: leave-one-out {model.loo_score():.1%}\nsuspects ringed", np.arange(160))
 before.scatter(*X[suspects].T, s=120, facecolors="none", edgecolors="black", linewidths=1.5)
 receipt = model.forget(suspects)

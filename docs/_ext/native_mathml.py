@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -9,10 +10,13 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import ExtensionError
 from sphinx.util.math import get_node_equation_number
 
+#: LaTeX takes the two digits of \\tfrac12 apart; docutils does not.
+_DIGITS = re.compile(r"\\([td]?frac)\s*(\d)(\d)")
+
 
 def _mathml(node: nodes.Node, *, as_block: bool) -> str:
     try:
-        return str(tex2mathml(node.astext(), as_block=as_block))
+        return str(tex2mathml(_DIGITS.sub(r"\\\1{\2}{\3}", node.astext()), as_block=as_block))
     except SyntaxError as error:  # docutils' MathError is one.
         raise ExtensionError(f"{node.source}: {node.astext()!r} is not understood: {error}") from error
 

@@ -38,6 +38,8 @@ class Window(MetaEstimatorMixin, BaseEstimator):
     wrapped estimator: the model equals a fit of the rows in the window with the numbers (gamma='scale' and
     the like) that were resolved at the first fit, until `refit`.
 
+    Fitted attributes of the model, such as ``certificate_`` and ``classes_``, can be read from the window.
+
     Parameters
     ----------
     estimator : estimator
@@ -85,10 +87,8 @@ class Window(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (m, n)
-        y : array-like of shape (m,)
-        sample_weight : array-like of shape (m,), optional
-        ids : iterable of hashables, optional
+        X, y, sample_weight, ids :
+            As in `fit` of the estimator.
         times : array-like of shape (m,), optional
             When each row arose, in no falling order. If given, `size` is an age.
 
@@ -121,12 +121,10 @@ class Window(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (k, n)
-        y : array-like of shape (k,)
-        sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, optional
+        X, y, sample_weight, ids :
+            As in `fit`, of the new rows.
         times : array-like of shape (k,), optional
-            Required if the window is by age.
+            Required if the window is by age, refused if it is by count.
 
         Returns
         -------
@@ -162,13 +160,10 @@ class Window(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (k, n)
-        y : array-like of shape (k,)
+        X, y, sample_weight, ids, times :
+            As in `learn`.
         classes : array-like, optional
             Not needed: a class may appear at any time.
-        sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, optional
-        times : array-like of shape (k,), optional
 
         Returns
         -------

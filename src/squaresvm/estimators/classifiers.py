@@ -52,6 +52,8 @@ class LSSVC(SquareSVMClassifier):
     random_state : int, RandomState or None, default=None
         Seeds whatever is random in a solver.
     verbose : int, default=0
+        Kept for scikit-learn's conventions: nothing is printed. ``callback`` and ``trace`` of a solver tell
+        how a search goes.
     solver : str or solver, default='auto'
         ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
 
@@ -67,13 +69,14 @@ class LSSVC(SquareSVMClassifier):
     coef_ : ndarray of shape (1 or n_classes, n_features)
         Linear kernels only.
     n_iter_ : int
-    solver_, solver_reason_ : str
+    solver_ : str
+    solver_reason_ : str
     certificate_ : Certificate
         Residual, duality gap, objective and status of the fit.
     ids_ : ndarray of shape (m,)
         Id of each row held.
-    gamma_, C_ : float
-        The numbers of the fit.
+    gamma_ : float
+    C_ : float
     class_weight_ : ndarray of shape (n_classes,)
 
     See Also

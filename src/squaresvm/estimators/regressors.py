@@ -47,6 +47,8 @@ class LSSVR(RegressorMixin, Updating):
     random_state : int, RandomState or None, default=None
         Seeds whatever is random in a solver.
     verbose : int, default=0
+        Kept for scikit-learn's conventions: nothing is printed. ``callback`` and ``trace`` of a solver tell
+        how a search goes.
     solver : str or solver, default='auto'
         ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
 
@@ -133,10 +135,8 @@ class LSSVR(RegressorMixin, Updating):
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (k, n)
-        y : array-like of shape (k,)
-        sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, optional
+        X, y, sample_weight, ids :
+            As in `learn`.
 
         Returns
         -------

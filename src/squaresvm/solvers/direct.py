@@ -32,8 +32,7 @@ class Direct:
     One Cholesky factor solves
 
     .. math::
-        \begin{bmatrix} H & \mathbf 1 \\ \mathbf 1^\top & -A \end{bmatrix}
-        \begin{bmatrix} \beta \\ b \end{bmatrix} = \begin{bmatrix} y \\ 0 \end{bmatrix}
+        H \beta + b\, \mathbf 1 = y, \qquad \mathbf 1^\top \beta - A\, b = 0
 
     Signed multipliers take the labels out of the matrix, so that all classes share the factor, and it is
     kept: learning, forgetting and leaving one out start from it.

@@ -44,7 +44,7 @@ class PenaltyFlow:
     Equations (45)-(46) are, in signed multipliers and with :math:`\rho` for the paper's penalty,
 
     .. math::
-        \dot\beta = y - H \beta - \rho\, \mathrm{sgn}(\mathbf 1^\top \beta)\, \mathbf 1
+        \frac{d \beta}{d t} = y - H \beta - \rho\, \mathrm{sgn}(\mathbf 1^\top \beta)\, \mathbf 1
 
     The right-hand side jumps where 1'beta = 0, which is where the solution lies, so explicit steps go back
     and forth across it for ever. An implicit step of length tau is a small problem of its own,
