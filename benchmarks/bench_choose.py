@@ -60,7 +60,9 @@ def estimators():
         learn = typical([lambda m=m: m.learn(new_X, new_y) for m in fitted(estimator, X, y)])
         model = estimator().fit(X, y)
         leave = typical([m.loo_score for m in fitted(estimator, X[:FEW], y[:FEW])])
-        proba = shown(seconds(lambda m=model: m.predict_proba(X[:1]))) if hasattr(model, "classes_") else "none"
+        proba = "none"
+        if hasattr(model, "predict_proba"):
+            proba = shown(seconds(lambda m=model: m.predict_proba(X[:1])))
         cells = (fit, forget, learn, proba, f'"{model.support_.size:,}"', leave)
         print(f'"`{estimator.__name__}`",{",".join(cells)}', flush=True)
 

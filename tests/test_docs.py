@@ -9,6 +9,7 @@ import pytest
 
 import squaresvm.datasets
 import squaresvm.solvers
+import squaresvm.streaming
 
 API = Path(__file__).parent.parent / "docs" / "api.rst"
 
@@ -24,7 +25,7 @@ def listed():
     return found
 
 
-@pytest.mark.parametrize("module", [squaresvm, squaresvm.solvers, squaresvm.datasets])
+@pytest.mark.parametrize("module", [squaresvm, squaresvm.solvers, squaresvm.datasets, squaresvm.streaming])
 def test_the_reference_lists_what_is_public(module):
     public = [name for name in module.__all__ if not name.startswith("_")]
     assert sorted(listed()[module.__name__]) == sorted(public)

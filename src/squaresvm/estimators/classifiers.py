@@ -78,6 +78,8 @@ class LSSVC(SquareSVMClassifier):
     gamma_ : float
     C_ : float
     class_weight_ : ndarray of shape (n_classes,)
+    trace_ : tuple of Progress
+    loo_cost_ : object
 
     See Also
     --------
