@@ -128,24 +128,48 @@ def verify_rows(
                 here += Z[i, j] * w[j]
                 there += Z[i, j] * shortfall[j]
             f[i - start], away[i - start] = here, there
+        most, tight = 0.0, 0
         for i in range(start, stop):
             decision, lead = f[i - start], y[i] * away[i - start]
             xi = y[i] - decision
-            rounding += costs[i] * (abs(y[i]) + abs(decision))
-            if hinge and y[i] * xi <= 0.0:
-                worst = max(worst, 1.0 - y[i] * decision - lead)
-                continue
-            beta = costs[i] * xi
+            room = y[i] * xi
+            is_active = not hinge or room > 0.0
+            beta = costs[i] * xi if is_active else 0.0
+            above = max(beta, 0.0)
             size += abs(beta)
-            if beta > 0.0:
-                sum_up += beta
-                loss_up += beta * xi
-                for j in range(up.size):
-                    up[j] += beta * Z[i, j]
-            if hinge and y[i] * xi < lead:
-                norm = 0.0
-                for j in range(Z.shape[1]):
-                    norm += Z[i, j] * Z[i, j]
-                lead = min(lead, (norm + 1.0 / costs[i] + curvature) * abs(beta))
-            worst = max(worst, abs(lead) if hinge else abs(away[i - start]))
+            sum_up += above
+            loss_up += above * xi
+            rounding += costs[i] * (abs(y[i]) + abs(decision))
+            value = abs(away[i - start]) if is_active else 1.0 - y[i] * decision - lead
+            most = value if value > most else most
+            tight += hinge and is_active and room < lead
+        if tight > 0:
+            most = _worst_of(Z[start:stop], y[start:stop], costs[start:stop], f, away, curvature)
+        worst = most if most > worst else worst
+        if up.size > 0:
+            for i in range(start, stop):
+                xi = y[i] - f[i - start]
+                if xi > 0.0 and y[i] * xi > 0.0:
+                    for j in range(up.size):
+                        up[j] += costs[i] * xi * Z[i, j]
     return worst, size, rounding, sum_up, loss_up
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _worst_of(
+    Z: FloatArray, y: FloatArray, costs: FloatArray, f: FloatArray, away: FloatArray, curvature: float
+) -> float:
+    """Return the largest |min(h y beta, y r)| of the squared hinge, where some rows are all but inactive."""
+    worst = 0.0
+    for i in range(Z.shape[0]):
+        lead, room = y[i] * away[i], y[i] * (y[i] - f[i])
+        if room <= 0.0:
+            worst = max(worst, 1.0 - y[i] * f[i] - lead)
+            continue
+        if room < lead:
+            h = 1.0 / costs[i] + curvature
+            for j in range(Z.shape[1]):
+                h += Z[i, j] * Z[i, j]
+            lead = min(lead, h * costs[i] * room)
+        worst = max(worst, abs(lead))
+    return worst

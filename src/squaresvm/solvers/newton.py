@@ -37,7 +37,7 @@ _ARMIJO = 1e-4
 #: Times at which one pass takes the derivative along a line, passes at most, and a bracket that will do.
 _TIMES, _LINE_PASSES, _NARROW = 16, 12, 1e-12
 #: Share of `tol` at which the estimated residual is small enough, and its bound on a sample.
-_GOOD, _ROUGH = 0.01, 1e-4
+_GOOD, _ROUGH = 0.05, 1e-4
 #: Decrements below this share of the objective are lost in its rounding.
 _LOST = 1e-14
 #: Loss of relative accuracy by subtraction after which moments are taken anew.
