@@ -7,6 +7,7 @@ from squaresvm.operators.on_demand import available_memory
 from squaresvm.problem import Loss, Problem
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
+from squaresvm.solvers.conjugate_gradient import ConjugateGradient
 from squaresvm.solvers.direct import Direct
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.newton import Newton
@@ -22,6 +23,8 @@ __all__ = ["SOLVERS", "choose", "wants_rows"]
 _MEMORY_SHARE = 0.7
 #: Single updates are taken from this many rows on, where C K_ii is at most that much.
 _MANY_ROWS, _MODERATE = 12_000, 10.0
+#: From this many rows on, conjugate gradients take K in float32 and compute it anew where float64 is needed.
+_SINGLE_ROWS = 3000
 #: Rows of a first active set, where the kernel matrix is not held.
 _FIRST_SET = 2000
 
@@ -30,6 +33,7 @@ SOLVERS: dict[str, Solver] = {
     solver.name: solver
     for solver in (
         Direct(),
+        ConjugateGradient(),
         TwoSmo(),
         Sumt(),
         PenaltyFlow(),
@@ -93,6 +97,8 @@ def wants_rows(requested: str | Solver, n_rows: int) -> bool:
         if requested == "auto":
             return size > _MEMORY_SHARE * available_memory()
         requested = SOLVERS[requested]
+    if isinstance(requested, ConjugateGradient):
+        return n_rows >= _SINGLE_ROWS
     return getattr(requested, "by_rows", False) and size > getattr(requested, "memory", 0)
 
 

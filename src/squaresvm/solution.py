@@ -118,6 +118,8 @@ class Solution:
         An entry an iteration, where the solver was asked for them: :class:`squaresvm.solvers.Progress`.
     work : dict, optional
         What the search has cost, in numbers of its own, where the solver counts.
+    note : str, default=""
+        What is worth telling of the way there, in words; part of ``solver_reason_``.
     """
 
     bias: FloatArray
@@ -128,6 +130,7 @@ class Solution:
     factor: object | None = None
     trace: tuple[Any, ...] | None = None
     work: dict[str, float] | None = None
+    note: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the factor, which is made again when asked for."""

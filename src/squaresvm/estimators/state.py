@@ -229,6 +229,8 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     problem = unsolved.problem
     solver, reason = choose(problem, settings.solver)
     solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
+    if solution.note:
+        reason = f"{reason}; {solution.note}"
     state = State(rows, settings, classes, solution, solver.name, reason, operator)
     state.__dict__["problem"] = problem  # The cache of the property: it has been built above.
     if settings.proximal:

@@ -9,6 +9,7 @@ from squaresvm.operators.on_demand import OnDemandOperator
 from squaresvm.operators.precomputed import PrecomputedOperator
 from squaresvm.operators.proximal import ProximalOperator
 from squaresvm.operators.row_cache import RowCache
+from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
 from squaresvm.operators.subset import SubsetOperator
@@ -22,6 +23,7 @@ __all__ = [
     "PrecomputedOperator",
     "ProximalOperator",
     "RowCache",
+    "SingleKernel",
     "StoredOperator",
     "SubsetOperator",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -49,6 +50,10 @@ class Operator(Protocol):
 
     def full(self) -> FloatArray | None:
         """Return K in one array, to read, where it is held so; else None."""
+        ...
+
+    def in_single(self, memory: float) -> SingleKernel | None:
+        """Return products with K in float32, within some bytes; None where K is at hand in float64."""
         ...
 
     def store(self) -> KernelStore:

@@ -7,6 +7,7 @@ import numpy as np
 from squaresvm.kernels import Kernel, inner_products
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.dense import DenseOperator
+from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -39,6 +40,10 @@ class LinearOperator:
 
     def full(self) -> FloatArray | None:
         """Return None: K is never formed."""
+        return None
+
+    def in_single(self, memory: float) -> SingleKernel | None:
+        """Return None: products in float64 are at hand."""
         return None
 
     def store(self) -> KernelStore:

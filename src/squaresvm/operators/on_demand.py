@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 
 from squaresvm.kernels import Kernel
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.dense import DenseOperator
+from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
+from squaresvm.operators.tiles import Tiles
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["OnDemandOperator", "available_memory"]
+
+#: Share of rows with a part in a product below which only their kernel values are computed.
+_SPARSE_SHARE = 0.5
 
 
 def available_memory() -> float:
@@ -36,6 +42,7 @@ class OnDemandOperator(DenseOperator):
 
     def __init__(self, kernel: Kernel, X: Matrix) -> None:
         super().__init__(kernel, X)
+        self._last: tuple[FloatArray, FloatArray] | None = None
 
     @property
     def is_held(self) -> bool:
@@ -56,9 +63,33 @@ class OnDemandOperator(DenseOperator):
         """Return None, unless K is held after all."""
         return super().full() if self.is_held else None
 
+    def in_single(self, memory: float) -> SingleKernel | None:
+        """Return products with K in float32, within some bytes; None where K is held after all."""
+        return None if self.is_held else SingleKernel(self.kernel, self.X, memory)
+
     def matmul(self, b: FloatArray) -> FloatArray:
-        """Return K b, block by block, leaving out rows of b that are zero."""
-        return super().matmul(b) if self.is_held else self.cross(self.X, b)
+        """Return K b, block by block; of few rows of b that are not zero, from those alone."""
+        if self.is_held:
+            return super().matmul(b)
+        last = self._last
+        if last is not None and np.array_equal(last[0], b):
+            # A solver asks for the residual of its answer, and then the certificate does.
+            return last[1].copy()
+        if np.count_nonzero(b.any(axis=1)) < _SPARSE_SHARE * self.n_rows:
+            product = self.cross(self.X, b)
+        else:
+            product = Tiles(self.kernel, self.X).matmul(b)
+        self._last = (b.copy(), product)
+        return product.copy()
+
+    def clear(self, rows: IntArray) -> None:
+        """Forget the last product, and write zeros where these rows were in the store."""
+        self._last = None
+        super().clear(rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what can be computed again."""
+        return {**super().__getstate__(), "_last": None}
 
     def magnitude(self, b: FloatArray) -> FloatArray:
         """Return sum_j |K_ij b_j| for each row and column of b."""

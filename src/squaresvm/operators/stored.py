@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
@@ -40,6 +41,10 @@ class StoredOperator:
         if self._store is None:
             self._store = KernelStore(self.n_rows, self._block, lent=lent)
         return self._store
+
+    def in_single(self, memory: float) -> SingleKernel | None:
+        """Return None: products in float64 are at hand."""
+        return None
 
     def store(self) -> KernelStore:
         """Return the buffer of K, with room for a factor."""

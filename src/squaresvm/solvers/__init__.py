@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
+from squaresvm.solvers.conjugate_gradient import ConjugateGradient
 from squaresvm.solvers.direct import Direct
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.monitor import Progress
@@ -29,6 +30,7 @@ from squaresvm.solvers.two_smo import TwoSmo
 
 __all__ = [
     "ActiveSet",
+    "ConjugateGradient",
     "Direct",
     "Lagrangian",
     "Newton",

@@ -1,0 +1,230 @@
+"""Either loss by conjugate gradients: no factor of K, and no K in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.kernel_system import KernelSystem
+from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.newton_cg import search_active_sets
+from squaresvm.solvers.options import check_callback, check_count, check_memory
+from squaresvm.typing import FloatArray
+
+__all__ = ["ConjugateGradient"]
+
+_MAX_ITER = 2000
+#: Share of tol that conjugate gradients aim at, so that the exact residual is within it.
+_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class ConjugateGradient:
+    """Solve H V = [1, y] for all columns at once, H = K + diag(1/C), with a Nystrom preconditioner.
+
+    With u = inv(H) 1 and v = inv(H) y the bias is in closed form, b = 1'v / (A + 1'u), beta = v - u b:
+    equation (1) of :class:`~squaresvm.factors.CholeskyFactor`.
+
+    Products with K are taken in float32 where K is not at hand in float64, and the answer is refined: residuals
+    are taken in float64, from kernel values computed anew, until the certificate is within tol. Where C is so
+    large that float32 tells nothing, products are in float64 as well.
+
+    The squared hinge is a sequence of such systems on the rows with an error, each a Newton step with an exact
+    line search.
+
+    An iteration is a product with K.
+
+    Parameters
+    ----------
+    rank : int, optional
+        Landmarks of the preconditioner. By default as many as make preconditioner and iterations together
+        cheapest, within `memory`; the matrix itself where rows are few.
+    memory : int, optional
+        Bytes for K in float32 (about 2 m^2, computed anew for each product where they do not fit) and for the
+        preconditioner (8 m rank). By default most of what is free, and never more than 4.4 m^2.
+    callback : callable, optional
+        Called with a :class:`~squaresvm.solvers.Progress` after each iteration; True stops.
+    trace : bool, default=False
+        Whether to keep what the callback would be told.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from squaresvm import LSSVC
+    >>> from squaresvm.solvers import ConjugateGradient
+    >>> model = LSSVC(solver=ConjugateGradient(rank=100), tol=1e-5).fit(*load_digits(return_X_y=True))
+    >>> model.certificate_.residual < 1e-5
+    True
+    """
+
+    rank: int | None = None
+    memory: int | None = None
+    callback: Callback | None = None
+    trace: bool = False
+
+    name = "cg"
+    solves = "either loss with any bias"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.rank is not None:
+            check_count("rank", self.rank, 1)
+        if self.memory is not None:
+            check_memory(self.memory)
+        check_callback(self.callback, self.trace)
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return True: every problem is solved."""
+        return True
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Return the solution of all columns of targets; from `start`, where one is given."""
+        limit = _MAX_ITER if max_iter is None else max_iter
+        monitor = Monitor(self.callback, self.trace)
+        system = KernelSystem.make(problem, self.rank, self.memory)
+        if problem.loss is Loss.SQUARED:
+            found = _squared(problem, system, tol, limit, _first(problem, start), monitor)
+        else:
+            found = _hinge(problem, system, tol, limit, _first(problem, start), monitor)
+        return replace(found, trace=monitor.trace, work=system.work, note="; ".join(system.notes))
+
+
+def _first(problem: Problem, start: Solution | None) -> Solution:
+    """Return where to start in multipliers: the origin where nothing else is known."""
+    if start is None:
+        return Solution(beta=np.zeros(problem.targets.shape), bias=np.zeros(problem.n_columns))
+    return Solution(beta=problem.multipliers(start), bias=start.bias)
+
+
+def _hinge(
+    problem: Problem, system: KernelSystem, tol: float, limit: int, first: Solution, monitor: Monitor
+) -> Solution:
+    """Return the solution of all columns, one after the other: each has active sets of its own."""
+    found = []
+    assert first.beta is not None
+    for index in range(problem.n_columns):
+        monitor.column = index
+        start = Solution(beta=first.beta[:, [index]], bias=first.bias[[index]])
+        found.append(search_active_sets(problem.column(index), system, tol, limit, start, monitor))
+        if monitor.stopped:
+            found.extend(
+                Solution(beta=first.beta[:, [rest]], bias=first.bias[[rest]])
+                for rest in range(index + 1, problem.n_columns)
+            )
+            break
+    return columns_of(found)
+
+
+def _squared(
+    problem: Problem, system: KernelSystem, tol: float, limit: int, first: Solution, monitor: Monitor
+) -> Solution:
+    """Return the solution of all columns at once: conjugate gradients, refined until the certificate holds."""
+    targets, everyone = problem.targets, np.arange(problem.n_rows)
+    largest = np.abs(targets).max(axis=0)
+    wanted = _SHARE * tol * np.where(largest > 0.0, largest, 1.0)
+    solution, ones, used = _centred(problem, first), None, 0
+    decision = _decision(system, solution)
+    best, least = solution, float(problem.residual_at(solution, decision, everyone).max())
+    while least > tol and used < limit and not monitor.stopped:
+        assert solution.beta is not None
+        rhs = targets - problem.ridge[:, None] * solution.beta - decision
+        goal = wanted
+        if ones is None and not problem.bias.is_absent:
+            # u is asked for as closely as the bias, at most as large as the targets, multiplies it.
+            rhs = np.column_stack([rhs, np.ones(problem.n_rows)])
+            goal = np.append(wanted, _SHARE * tol)
+        listener = _Listener(problem, solution, decision, ones, used, monitor)
+        X, count = system.solve(rhs, goal, limit - used, listener)
+        used += count
+        if X.shape[1] > targets.shape[1]:
+            ones = X[:, -1]
+        solution, _ = _stepped(problem, solution, X[:, : targets.shape[1]], ones)
+        decision = _decision(system, solution)
+        residual = float(problem.residual_at(solution, decision, everyone).max())
+        stalled = not residual <= 0.5 * least
+        if residual < least:
+            best, least = solution, residual
+        elif stalled:
+            solution, decision = best, _decision(system, best)
+        if stalled and least > tol and not system.widen("products in float32 did not reach tol"):
+            break
+    outcome = Outcome.MAX_ITER if used >= limit and least > tol else Outcome.FINISHED
+    return replace(best, n_iter=max(used, 1), outcome=Outcome.STOPPED if monitor.stopped else outcome)
+
+
+def _centred(problem: Problem, first: Solution) -> Solution:
+    """Return where to start, with a free bias in the middle of the targets: any constant is as good."""
+    if not problem.bias.is_free or np.any(first.beta):
+        return first
+    middle = 0.5 * (problem.targets.max(axis=0) + problem.targets.min(axis=0))
+    return replace(first, bias=middle)
+
+
+def _decision(system: KernelSystem, solution: Solution) -> FloatArray:
+    """Return f at the rows, exactly."""
+    assert solution.beta is not None
+    if not solution.beta.any():
+        return np.zeros(solution.beta.shape) + solution.bias
+    return system.exactly(solution.beta) + solution.bias
+
+
+def _stepped(
+    problem: Problem, solution: Solution, V: FloatArray, ones: FloatArray | None
+) -> tuple[Solution, FloatArray]:
+    """Return the solution after H V = what was missing, and the step of the bias, so that 1'beta = A b."""
+    beta, step = solution.beta, np.zeros(problem.n_columns)
+    assert beta is not None
+    moved = beta + V
+    if ones is not None:
+        A = problem.bias.penalty
+        for _ in range(2):  # The second time for what rounding left of the sum.
+            left = (moved.sum(axis=0) - A * (solution.bias + step)) / (A + ones.sum())
+            moved = moved - np.outer(ones, left)
+            step = step + left
+    return Solution(beta=moved, bias=solution.bias + step), step
+
+
+class _Listener:
+    """Tells a monitor of each iteration, from the residuals of conjugate gradients: no product is needed."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        solution: Solution,
+        decision: FloatArray,
+        ones: FloatArray | None,
+        used: int,
+        monitor: Monitor,
+    ) -> None:
+        self.problem, self.solution, self.decision = problem, solution, decision
+        self.ones, self.used, self.monitor = ones, used, monitor
+
+    def __call__(self, iteration: int, X: FloatArray, R: FloatArray) -> bool:
+        """Return whether to stop."""
+        if not self.monitor.listens:
+            return False
+        problem, k = self.problem, self.problem.n_columns
+        ones, left = self.ones, np.zeros(problem.n_rows)
+        if X.shape[1] > k:
+            ones, left = X[:, -1], R[:, -1]
+        reached, step = _stepped(problem, self.solution, X[:, :k], ones)
+        assert reached.beta is not None
+        # H of the new multipliers is y - b - (what is missing), and K that less the ridge.
+        missing = R[:, :k] - np.outer(left, step)
+        decision = problem.targets - missing - problem.ridge[:, None] * reached.beta
+        residual = problem.residual_at(reached, decision, np.arange(problem.n_rows))
+        objective = problem.objective_at(reached, decision)
+        for column in range(k):
+            self.monitor.column = column
+            self.monitor.tell(
+                self.used + iteration,
+                float(objective[column]),
+                float(residual[column]),
+                float(reached.beta[:, column].sum()),
+            )
+        return self.monitor.stopped

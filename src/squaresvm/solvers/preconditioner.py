@@ -1,0 +1,245 @@
+"""A matrix close to K + diag(1/C) that is cheap to solve with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg
+
+from squaresvm.lapack import gram_update
+from squaresvm.operators.threads import on_threads, thread_count
+from squaresvm.problem import Problem
+from squaresvm.typing import BoolArray, FloatArray, IntArray
+
+__all__ = ["Exact", "Nystrom", "Preconditioner", "choose_rank", "rank_bytes"]
+
+#: Rows up to which the matrix itself is factored.
+_WHOLE_ROWS = 512
+#: Ranks out of which one is chosen.
+_RANKS = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096)
+#: Operations of a factorisation that take as long as one entry of K in a product.
+_OPERATIONS_PER_ENTRY = 24.0
+#: ln(2 / accuracy) in the bound on iterations.
+_DIGITS = 14.0
+#: Attempts to factor, each with a hundred times the jitter of the last.
+_ATTEMPTS = 6
+#: Columns up to which products with one vector at a time are faster than with a matrix.
+_FEW_COLUMNS = 3
+#: Rows of a block of the Gram matrix.
+_BLOCK = 4096
+
+
+class Preconditioner(Protocol):
+    """M, close to H = K + diag(1/C) on some rows."""
+
+    def solve(self, v: FloatArray) -> FloatArray:
+        """Return inv(M) v; zero outside the rows."""
+        ...
+
+    def restricted(self, active: BoolArray) -> Preconditioner:
+        """Return the preconditioner of some of the rows."""
+        ...
+
+
+def iterations_bound(problem: Problem, rank: int) -> float:
+    """Return a bound on the iterations with the best preconditioner of a rank.
+
+    The eigenvalues of K sum up to its trace, so those behind the first `rank` are at most trace / rank, and
+    sqrt(condition) / 2 ln(2 / accuracy) iterations do. Most kernels need far fewer.
+    """
+    trace = float((problem.costs * problem.operator.diagonal()).sum())
+    return 0.5 * _DIGITS * float(np.sqrt(1.0 + trace / max(rank, 1)))
+
+
+def rank_bytes(n_rows: int, rank: int) -> int:
+    """Return the bytes that a preconditioner of this rank takes."""
+    return 8 * rank * (n_rows + 2 * rank)
+
+
+def choose_rank(problem: Problem, memory: float) -> int:
+    """Return the rank at which preconditioner and iterations together take least, within the memory.
+
+    Parameters
+    ----------
+    problem : Problem
+    memory : float
+        Bytes.
+
+    Returns
+    -------
+    int
+        0 where none fits; the number of rows where the matrix itself is as cheap.
+    """
+    m = problem.n_rows
+    if m <= _WHOLE_ROWS and rank_bytes(m, m) <= memory:
+        return m
+    columns = problem.n_columns + (0 if problem.bias.is_absent else 1)
+
+    def work(rank: int) -> float:
+        making = 2.0 * m * rank**2 / _OPERATIONS_PER_ENTRY
+        product = columns * (0.5 * m**2 + 2.0 * m * rank)
+        return making + iterations_bound(problem, rank) * product
+
+    fitting = [rank for rank in _RANKS if rank < m and rank_bytes(m, rank) <= memory]
+    return min(fitting, key=work, default=0)
+
+
+class Exact:
+    """H itself, factored: for few rows.
+
+    Parameters
+    ----------
+    H : ndarray of shape (s, s)
+    rows : ndarray of shape (s,)
+        Where they stand among all.
+
+    Attributes
+    ----------
+    jitter : float
+        What was added to the diagonal, relative to its largest entry.
+    rebuilt : int
+        How often the factorisation failed.
+    """
+
+    def __init__(self, H: FloatArray, rows: IntArray) -> None:
+        self._H = H
+        self._rows = rows
+        self._lower, self.jitter, self.rebuilt = _cholesky(H, 0.0)
+
+    def solve(self, v: FloatArray) -> FloatArray:
+        """Return inv(H) v; zero outside the rows."""
+        out = np.zeros_like(v)
+        out[self._rows] = scipy.linalg.cho_solve((self._lower, True), v[self._rows], check_finite=False)
+        return out
+
+    def restricted(self, active: BoolArray) -> Exact:
+        """Return the factor of some of the rows."""
+        place = np.flatnonzero(active[self._rows])
+        return Exact(self._H[np.ix_(place, place)], self._rows[place])
+
+
+class Nystrom:
+    """M = K_mr inv(K_rr) K_rm + diag(1/C) with r landmarks, by the Woodbury identity.
+
+    With W = C^1/2 K_mr inv(R'), K_rr = R R':   inv(M) = C^1/2 (I - W inv(I + W'W) W') C^1/2.
+
+    Whatever W is, this is positive definite; a W that rounding spoilt costs iterations and nothing else.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, r), Fortran-ordered
+        Columns of K; overwritten.
+    landmarks : ndarray of shape (r,)
+    costs : ndarray of shape (m,)
+
+    Attributes
+    ----------
+    jitter, rebuilt
+        As in `Exact`.
+    """
+
+    def __init__(self, K: FloatArray, landmarks: IntArray, costs: FloatArray) -> None:
+        corner = K[landmarks]
+        root, self.jitter, self.rebuilt = _cholesky(
+            0.5 * (corner + corner.T), float(np.finfo(np.float64).eps) * landmarks.size
+        )
+        W = scipy.linalg.blas.dtrsm(1.0, root, K, side=1, lower=1, trans_a=1, overwrite_b=1)
+        self._scale = np.sqrt(costs)
+        W *= self._scale[:, None]
+        self._W: FloatArray = W
+        self._inner = _inverse_root(W)
+
+    def solve(self, v: FloatArray) -> FloatArray:
+        """Return inv(M) v; zero outside the rows."""
+        scale, W, threads = self._scale[:, None], self._W, thread_count()
+        out = np.empty(v.shape, order="F")
+
+        def pulls(t: int, threads: int) -> FloatArray:
+            part = _share(v.shape[0], t, threads)
+            np.multiply(scale[part], v[part], out=out[part])
+            return _times(W[part].T, out[part])
+
+        def rest(t: int, threads: int) -> None:
+            part = _share(v.shape[0], t, threads)
+            out[part] -= _times(W[part], pull)
+            out[part] *= scale[part]
+
+        pull = np.sum(on_threads(pulls, threads), axis=0)
+        # By the inverse of the triangular factor: a solve would go through another library's threads.
+        pull = np.asfortranarray(self._inner.T @ (self._inner @ pull))
+        on_threads(rest, threads)
+        return out
+
+    def restricted(self, active: BoolArray) -> Nystrom:
+        """Return the preconditioner of some of the rows, on the same columns."""
+        other: Nystrom = object.__new__(Nystrom)
+        other.__dict__.update(self.__dict__)
+        # A row that is left out costs nothing: its C is zero in both places.
+        other._scale = np.where(active, self._scale, 0.0)
+        other._inner = _inverse_root(self._W, active)
+        return other
+
+
+def _share(n_rows: int, t: int, threads: int) -> slice:
+    return slice(n_rows * t // threads, n_rows * (t + 1) // threads)
+
+
+def _times(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a b, column by column: for few columns faster than a product of matrices."""
+    if b.shape[1] > _FEW_COLUMNS:
+        return a @ b
+    out = np.empty((a.shape[0], b.shape[1]), order="F")
+    for column in range(b.shape[1]):
+        out[:, column] = a @ b[:, column]
+    return out
+
+
+def _inverse_root(W: FloatArray, active: BoolArray | None = None) -> FloatArray:
+    """Return inv(L), where L L' = I + W'W over the active rows."""
+    r = W.shape[1]
+    gram = np.zeros((r, r), order="F")
+    for start in range(0, W.shape[0], _BLOCK):
+        block = W[start : start + _BLOCK]
+        if active is not None:
+            block = block[active[start : start + _BLOCK]]
+        gram_update(gram, np.asfortranarray(block.T))
+    gram[np.diag_indices(r)] += 1.0
+    inverse, _ = scipy.linalg.lapack.dtrtri(_cholesky(gram, 0.0)[0], lower=1, overwrite_c=1)
+    return np.asarray(inverse)
+
+
+def _cholesky(matrix: FloatArray, jitter: float) -> tuple[FloatArray, float, int]:
+    """Return the lower factor, the jitter relative to the largest diagonal entry, and failed attempts."""
+    size = float(np.abs(np.diagonal(matrix)).max(initial=0.0)) or 1.0
+    least = float(np.finfo(np.float64).eps) * matrix.shape[0]
+    for attempt in range(_ATTEMPTS):
+        shifted = matrix.copy(order="F")
+        shifted[np.diag_indices_from(shifted)] += jitter * size
+        lower, info = scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=1)
+        if info == 0:
+            return lower, jitter, attempt
+        jitter = max(100.0 * jitter, least)
+    raise np.linalg.LinAlgError("no jitter makes the preconditioner definite")
+
+
+def make_preconditioner(
+    problem: Problem, rank: int, columns: Callable[[IntArray], FloatArray]
+) -> Exact | Nystrom:
+    """Return a preconditioner of the given rank; of H itself where that is the number of rows.
+
+    Landmarks are drawn at random, always the same ones, with chances in proportion to C_i K_ii: what a row
+    may add to the spectrum.
+    """
+    m = problem.n_rows
+    if rank >= m:
+        everyone = np.arange(m)
+        H = problem.operator.block(everyone, everyone)
+        H[np.diag_indices(m)] += problem.ridge
+        return Exact(H, everyone)
+    chance = problem.costs * np.abs(problem.operator.diagonal())
+    total = float(chance.sum())
+    share = chance / total if np.isfinite(total) and np.count_nonzero(chance) >= rank else None
+    landmarks = np.sort(np.random.default_rng(0).choice(m, size=rank, replace=False, p=share))
+    return Nystrom(columns(landmarks), landmarks, problem.costs)
