@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+from squaresvm.nystrom import Nystrom
 from squaresvm.receipt import Receipt
 from squaresvm.solution import Certificate, Status
 from squaresvm.window import Window
@@ -14,6 +15,7 @@ __all__ = [
     "RLSSVC",
     "Certificate",
     "LagrangianSVC",
+    "Nystrom",
     "ProximalSVC",
     "Receipt",
     "RelaxedLSSVC",

@@ -9,6 +9,7 @@ from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
 from squaresvm.solvers.direct import Direct
+from squaresvm.solvers.kernel_system import forecast
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.newton import Newton
 from squaresvm.solvers.penalty_flow import PenaltyFlow
@@ -25,6 +26,17 @@ _MEMORY_SHARE = 0.7
 _MANY_ROWS, _MODERATE = 12_000, 10.0
 #: From this many rows on, conjugate gradients take K in float32 and compute it anew where float64 is needed.
 _SINGLE_ROWS = 3000
+#: From this many rows on, 'auto' considers conjugate gradients: below, a factor that is kept is worth more.
+_GRADIENT_ROWS = 6000
+#: Nanoseconds per entry of K, measured: of a factor (by row), of K in float32 and two exact products, of an
+#: iteration (by column, and in any case), and of an operation of the preconditioner.
+_FACTOR, _ENTRIES, _COLUMN, _ITERATION, _OPERATION = 6e-3, 8.0, 0.1, 0.1, 0.06
+#: Conjugate gradients must be expected to take less than this share of the time of a factor.
+_CLEARLY = 0.7
+#: Iterations for the squared hinge, at so many rows, up to which they beat active sets and single updates.
+_HINGE_ITERATIONS, _HINGE_ROWS = 20.0, 12_000
+#: Iterations up to which they are taken where K does not fit, and a factor is out of the question.
+_FEW_ITERATIONS = 200.0
 #: Rows of a first active set, where the kernel matrix is not held.
 _FIRST_SET = 2000
 
@@ -90,16 +102,21 @@ def wants_rows(requested: str | Solver, n_rows: int) -> bool:
     -------
     bool
         For a solver that works on rows, whether K takes more than the memory that it was given; for
-        ``'auto'``, whether K takes most of the memory that is free.
+        ``'auto'``, whether K takes most of the memory that is free, or may never be needed in float64.
     """
     size = 8 * n_rows**2
     if isinstance(requested, str):
         if requested == "auto":
-            return size > _MEMORY_SHARE * available_memory()
+            return n_rows >= _GRADIENT_ROWS or not _fits(n_rows)
         requested = SOLVERS[requested]
     if isinstance(requested, ConjugateGradient):
         return n_rows >= _SINGLE_ROWS
     return getattr(requested, "by_rows", False) and size > getattr(requested, "memory", 0)
+
+
+def _fits(n_rows: int) -> bool:
+    """Return whether K fits the free memory with room to spare."""
+    return 8 * n_rows**2 <= _MEMORY_SHARE * available_memory()
 
 
 def _features(problem: Problem) -> str:
@@ -123,13 +140,46 @@ def _updates_win(problem: Problem) -> bool:
     """Return whether single updates are several times faster than a factor: many rows and moderate C K_ii."""
     if problem.n_rows < _MANY_ROWS or problem.bias.is_free:
         return False
-    return float((problem.costs * problem.operator.diagonal()).max()) <= _MODERATE
+    return _largest(problem) <= _MODERATE
+
+
+def _gradients(problem: Problem) -> tuple[Solver, str] | None:
+    """Return conjugate gradients and why, where they are expected to be the fastest; else None."""
+    m, fits = problem.n_rows, _fits(problem.n_rows)
+    rank, iterations = forecast(problem)
+    if problem.loss is Loss.SQUARED_HINGE:
+        wins = m >= _HINGE_ROWS and iterations <= _HINGE_ITERATIONS * m / _HINGE_ROWS
+    elif fits:
+        columns = problem.n_columns + (0 if problem.bias.is_absent else 1)
+        each = _ENTRIES + iterations * (_ITERATION + _COLUMN * columns) + _OPERATION * rank**2 / m
+        wins = each <= _CLEARLY * _FACTOR * m
+    else:
+        wins = iterations <= _FEW_ITERATIONS
+    if not wins:
+        return None
+    size = f"{m} rows" if fits else f"{m} rows, whose kernel matrix does not fit the free memory"
+    return ConjugateGradient(), (
+        f"{problem.loss}, {size}, C K_ii of {_largest(problem):.3g}: some {iterations:.0f} iterations with a "
+        f"preconditioner of rank {rank} take O(m^2) each, a factor O(m^3); the first request to learn, "
+        "forget or leave one out makes one"
+    )
+
+
+def _largest(problem: Problem) -> float:
+    return float((problem.costs * problem.operator.diagonal()).max())
 
 
 def _automatic(problem: Problem) -> tuple[Solver, str]:
-    features = problem.operator.features
-    if isinstance(problem.operator, OnDemandOperator) and not problem.operator.is_held:
-        return _by_rows(problem)
+    features, operator = problem.operator.features, problem.operator
+    if isinstance(operator, OnDemandOperator) and not operator.is_held:
+        large = problem.n_rows >= _GRADIENT_ROWS
+        taken = _gradients(problem) if large else None
+        if taken is not None:
+            return taken
+        if not large or not _fits(problem.n_rows):
+            return _by_rows(problem)
+        if problem.loss is Loss.SQUARED_HINGE or _updates_win(problem):
+            operator.hold()
     if features is None and _updates_win(problem):
         solver: Solver = TwoSmo() if problem.loss is Loss.SQUARED else SesquiSmo()
         return solver, (

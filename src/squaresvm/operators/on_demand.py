@@ -49,6 +49,10 @@ class OnDemandOperator(DenseOperator):
         """Whether somebody has asked for the store, so that K is there after all."""
         return self._store is not None
 
+    def hold(self) -> None:
+        """Compute K and keep it: for whoever needs it whole, or row after row."""
+        self._held()
+
     def store(self) -> KernelStore:
         """Return K in a buffer, formed now; a MemoryError says what that takes where it cannot be had."""
         needed = 8 * self.n_rows**2

@@ -45,7 +45,9 @@ class SingleKernel:
     def _fill(self) -> list[list[Values]]:
         tiles = self._tiles
         sizes = [tiles.part(i).stop - tiles.part(i).start for i in range(tiles.count)]
-        held = [[np.empty((sizes[i], sizes[j]), np.float32) for j in range(i + 1)] for i in range(tiles.count)]
+        held = [
+            [np.empty((sizes[i], sizes[j]), np.float32) for j in range(i + 1)] for i in range(tiles.count)
+        ]
 
         def share(t: int, threads: int) -> None:
             places = [(i, j) for i in range(tiles.count) for j in range(i + 1)]

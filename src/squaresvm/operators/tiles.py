@@ -1,4 +1,4 @@
-"""A symmetric kernel matrix cut into square tiles, of which only those on and below the diagonal are computed."""
+"""A symmetric kernel matrix in square tiles, of which those on and below the diagonal are computed."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Values: TypeAlias = npt.NDArray[Any]
 class Tiles:
     """Tiles of K = k(X, X) in float64 or float32.
 
-    For dense RBF rows one product of matrices gives the exponents themselves: with rows centred at their mean,
+    For dense RBF rows one product of matrices gives the exponents themselves, rows centred at their mean:
 
-        -gamma |x - z|^2 = [sqrt(2 gamma) x, -gamma |x|^2, 1] [sqrt(2 gamma) z, 1, -gamma |z|^2]'            (1)
+        -gamma |x - z|^2 = [sqrt(2 gamma) x, -gamma |x|^2, 1] [sqrt(2 gamma) z, 1, -gamma |z|^2]'          (1)
 
     Parameters
     ----------
@@ -148,9 +148,7 @@ def _exponentials(block: Values) -> Values:
     return np.exp(block, out=block)
 
 
-def _exponent_factors(
-    gamma: float, X: Matrix, dtype: np.dtype[Any]
-) -> tuple[Values | None, Values]:
+def _exponent_factors(gamma: float, X: Matrix, dtype: np.dtype[Any]) -> tuple[Values | None, Values]:
     """Return the two factors of (1); None where float32 would lose digits in them."""
     dense = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     scaled = np.sqrt(2.0 * gamma) * (dense - dense.mean(axis=0))

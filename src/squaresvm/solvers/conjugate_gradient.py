@@ -28,12 +28,12 @@ class ConjugateGradient:
     With u = inv(H) 1 and v = inv(H) y the bias is in closed form, b = 1'v / (A + 1'u), beta = v - u b:
     equation (1) of :class:`~squaresvm.factors.CholeskyFactor`.
 
-    Products with K are taken in float32 where K is not at hand in float64, and the answer is refined: residuals
-    are taken in float64, from kernel values computed anew, until the certificate is within tol. Where C is so
-    large that float32 tells nothing, products are in float64 as well.
+    Products with K are taken in float32 where K is not at hand in float64, and the answer is refined:
+    residuals are taken in float64, from kernel values computed anew, until the certificate is within tol.
+    Where C is so large that float32 tells nothing, products are in float64 as well.
 
-    The squared hinge is a sequence of such systems on the rows with an error, each a Newton step with an exact
-    line search.
+    The squared hinge is a sequence of such systems on the rows with an error, each a Newton step with an
+    exact line search.
 
     An iteration is a product with K.
 
@@ -123,7 +123,7 @@ def _hinge(
 def _squared(
     problem: Problem, system: KernelSystem, tol: float, limit: int, first: Solution, monitor: Monitor
 ) -> Solution:
-    """Return the solution of all columns at once: conjugate gradients, refined until the certificate holds."""
+    """Return the solution of all columns at once, refined until the certificate holds."""
     targets, everyone = problem.targets, np.arange(problem.n_rows)
     largest = np.abs(targets).max(axis=0)
     wanted = _SHARE * tol * np.where(largest > 0.0, largest, 1.0)

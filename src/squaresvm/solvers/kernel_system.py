@@ -16,12 +16,13 @@ from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.preconditioner import (
     Preconditioner,
     choose_rank,
+    iterations_bound,
     make_preconditioner,
     rank_bytes,
 )
 from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["KernelSystem"]
+__all__ = ["KernelSystem", "forecast"]
 
 #: Share of the free memory, multiples of one float32 m x m matrix, and bytes that are spent without asking.
 _MEMORY_SHARE, _MATRICES, _SMALL = 0.7, 1.1, 2**28
@@ -144,6 +145,19 @@ class KernelSystem:
         self.single = None
         self.notes.append(f"{why}: those in float64 took over")
         return True
+
+
+def forecast(problem: Problem) -> tuple[int, float]:
+    """Return the rank that would be taken, and the iterations to be expected: half of the bound.
+
+    On rows without structure, whose spectrum falls as slowly as that of any, 0.45 of the bound were needed.
+    """
+    m = problem.n_rows
+    memory = _default_memory(m)
+    rank = choose_rank(problem, max(memory - SingleKernel.bytes_held(m), 0.0)) or choose_rank(problem, memory)
+    if rank == 0 or _single_error(problem) > _REFINABLE:
+        return rank, float("inf")
+    return rank, 0.5 * iterations_bound(problem, rank)
 
 
 def _default_memory(n_rows: int) -> float:

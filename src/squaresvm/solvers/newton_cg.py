@@ -92,16 +92,16 @@ class _Target:
         if has_bias and self._ones is None:
             rhs = np.column_stack([rhs, active.astype(np.float64)])
             wanted = np.append(wanted, max(_SHARE * tol, _REDUCTION**2))
-        X, count = self.system.solve(
-            rhs, wanted, limit, lambda *_: False, self._preconditioner, active
-        )
+        X, count = self.system.solve(rhs, wanted, limit, lambda *_: False, self._preconditioner, active)
         if X.shape[1] > 1:
             self._ones = X[:, 1]
         change, step = X[:, 0], 0.0
         if has_bias:
             assert self._ones is not None
             for _ in range(2):  # The second time for what rounding left of the sum.
-                left = float((self.beta + change).sum() - A * (self.bias + step)) / float(A + self._ones.sum())
+                left = float((self.beta + change).sum() - A * (self.bias + step)) / float(
+                    A + self._ones.sum()
+                )
                 change, step = change - left * self._ones, step + left
         self._add(change)
         self.bias += step

@@ -13,7 +13,15 @@ from squaresvm.operators.threads import on_threads, thread_count
 from squaresvm.problem import Problem
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["Exact", "Nystrom", "Preconditioner", "choose_rank", "rank_bytes"]
+__all__ = [
+    "Exact",
+    "Nystrom",
+    "Preconditioner",
+    "choose_rank",
+    "iterations_bound",
+    "make_preconditioner",
+    "rank_bytes",
+]
 
 #: Rows up to which the matrix itself is factored.
 _WHOLE_ROWS = 512
