@@ -11,7 +11,7 @@ from squaresvm.typing import FloatArray
 __all__ = ["NotDefiniteError", "conjugate_gradients"]
 
 #: Iterations without a new least residual after which products have no more digits to give.
-_PATIENCE = 60
+_PATIENCE = 300
 
 
 class NotDefiniteError(ValueError):

@@ -82,13 +82,9 @@ class KernelSystem:
     def _with(cls, problem: Problem, rank: int, single: SingleKernel | None, error: float) -> KernelSystem:
         everyone = np.arange(problem.n_rows)
         columns = single.columns if single else lambda chosen: problem.operator.block(everyone, chosen)
-        made = make_preconditioner(problem, rank, columns)
-        system = cls(problem, made, rank, single, error)
-        if made.rebuilt:
-            system.notes.append(
-                f"the preconditioner failed to factor and was rebuilt with a jitter of {made.jitter:.0e}"
-            )
-        system.work |= {"rank": float(rank), "rebuilt": float(made.rebuilt), "jitter": made.jitter}
+        made, note, work = make_preconditioner(problem, rank, columns)
+        system = cls(problem, made, rank, single, error, [note] if note else [])
+        system.work |= work
         return system
 
     def times(self, v: FloatArray) -> FloatArray:

@@ -190,6 +190,28 @@ class Nystrom:
         return other
 
 
+class Diagonal:
+    """The diagonal of H: what is left where a kernel matrix of landmarks is not semidefinite.
+
+    Parameters
+    ----------
+    diagonal : ndarray of shape (m,)
+    """
+
+    def __init__(self, diagonal: FloatArray) -> None:
+        self._inverse: FloatArray = 1.0 / diagonal
+
+    def solve(self, v: FloatArray) -> FloatArray:
+        """Return v divided by the diagonal; zero outside the rows."""
+        return self._inverse[:, None] * v
+
+    def restricted(self, active: BoolArray) -> Diagonal:
+        """Return the diagonal of some of the rows."""
+        other: Diagonal = object.__new__(Diagonal)
+        other._inverse = np.where(active, self._inverse, 0.0)
+        return other
+
+
 def _share(n_rows: int, t: int, threads: int) -> slice:
     return slice(n_rows * t // threads, n_rows * (t + 1) // threads)
 
@@ -234,20 +256,35 @@ def _cholesky(matrix: FloatArray, jitter: float) -> tuple[FloatArray, float, int
 
 def make_preconditioner(
     problem: Problem, rank: int, columns: Callable[[IntArray], FloatArray]
-) -> Exact | Nystrom:
-    """Return a preconditioner of the given rank; of H itself where that is the number of rows.
+) -> tuple[Preconditioner, str, dict[str, float]]:
+    """Return a preconditioner of the given rank, what is to be said of it, and its jitter in numbers.
 
     Landmarks are drawn at random, always the same ones, with chances in proportion to C_i K_ii: what a row
-    may add to the spectrum.
+    may add to the spectrum. A rank of as many as there are rows is H itself.
     """
     m = problem.n_rows
-    if rank >= m:
-        everyone = np.arange(m)
-        H = problem.operator.block(everyone, everyone)
-        H[np.diag_indices(m)] += problem.ridge
-        return Exact(H, everyone)
+    made: Exact | Nystrom
+    try:
+        if rank >= m:
+            everyone = np.arange(m)
+            H = problem.operator.block(everyone, everyone)
+            H[np.diag_indices(m)] += problem.ridge
+            made = Exact(H, everyone)
+        else:
+            landmarks = _landmarks(problem, rank)
+            made = Nystrom(columns(landmarks), landmarks, problem.costs)
+    except np.linalg.LinAlgError:
+        diagonal = np.abs(problem.operator.diagonal()) + problem.ridge
+        note = "no jitter made the preconditioner definite, and the diagonal took its place"
+        return Diagonal(diagonal), note, {"rank": 0.0, "rebuilt": float(_ATTEMPTS), "jitter": 0.0}
+    work = {"rank": float(rank), "rebuilt": float(made.rebuilt), "jitter": made.jitter}
+    note = f"the preconditioner failed to factor and was rebuilt with a jitter of {made.jitter:.0e}"
+    return made, note if made.rebuilt else "", work
+
+
+def _landmarks(problem: Problem, rank: int) -> IntArray:
     chance = problem.costs * np.abs(problem.operator.diagonal())
     total = float(chance.sum())
     share = chance / total if np.isfinite(total) and np.count_nonzero(chance) >= rank else None
-    landmarks = np.sort(np.random.default_rng(0).choice(m, size=rank, replace=False, p=share))
-    return Nystrom(columns(landmarks), landmarks, problem.costs)
+    random = np.random.default_rng(0)
+    return np.sort(random.choice(problem.n_rows, size=rank, replace=False, p=share))
