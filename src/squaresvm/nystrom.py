@@ -24,6 +24,8 @@ __all__ = ["Nystrom"]
 _DEFAULT = 100
 #: Bytes of a block of kernel values, and rows from which on several threads share the work.
 _BLOCK_BYTES, _THREADED_ROWS = 4 * 2**20, 4096
+#: Strips of columns in a product with a triangular matrix: what is below the diagonal is left out of each.
+_STRIPS = 8
 #: gamma |x|^2 up to which exponents of the RBF kernel are taken in float32.
 _SMALL_EXPONENT = 16.0
 
@@ -31,14 +33,14 @@ _SMALL_EXPONENT = 16.0
 class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features z(x) with z(x)'z(t) close to k(x, t), by the Nystrom method.
 
-    With landmarks l_1 ... l_r out of the rows and K_rr = k(l, l) = U diag(s) U',
+    With landmarks l_1 ... l_r out of the rows and W W' = inv(K_rr), K_rr = k(l, l),
 
-        z(x) = k(x, l) U diag(s)^(-1/2),    Z Z' = K_mr inv(K_rr) K_rm
+        z(x) = k(x, l) W,    Z Z' = K_mr inv(K_rr) K_rm
 
     is the best approximation of K by functions of the landmarks; with all rows as landmarks it is K, and a
-    linear model of the features is the kernel model. Directions with s below the rounding of the largest (of
-    float32, where the rows are in it) are left out: of landmarks that are alike, one counts, and there are
-    fewer features than landmarks.
+    linear model of the features is the kernel model. Where K_rr has eigenvalues below the rounding of the
+    largest (of float32, where the rows are in it), their directions are left out: of landmarks that are
+    alike, one counts, and there are fewer features than landmarks.
 
     Parameters
     ----------
@@ -187,7 +189,10 @@ _RULES: dict[str, Any] = {
 
 
 def _inverse_root(K: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return U diag(s)^(-1/2) over the eigenvalues of K that are more than rounding in the given type."""
+    """Return W with W W' = inv(K), over the eigenvalues of K that are more than rounding in the given type.
+
+    That is U diag(s)^(-1/2), or an upper triangular matrix where all eigenvalues count.
+    """
     values, vectors = scipy.linalg.eigh(0.5 * (K + K.T))
     # In float32 the rounding of the features, not that of the eigenvalues, sets the limit.
     least = float(np.finfo(dtype).eps) * float(np.abs(values).max())
@@ -198,6 +203,10 @@ def _inverse_root(K: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
         raise ValueError(
             "the kernel matrix of the landmarks has no positive eigenvalue: choose another kernel"
         )
+    if kept.all():
+        # Any root will do, and products with a triangular one take little more than half the time.
+        lower = scipy.linalg.cholesky(0.5 * (K + K.T), lower=True)
+        return np.ascontiguousarray(scipy.linalg.solve_triangular(lower, np.eye(K.shape[0]), lower=True).T)
     return np.ascontiguousarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
@@ -207,6 +216,7 @@ class _Map:
     def __init__(self, kernel: Kernel, landmarks: Matrix, root: np.ndarray[Any, Any], dtype: Any) -> None:
         self._kernel, self._landmarks = kernel, landmarks
         self._roots = {np.dtype(kind): root.astype(kind) for kind in (np.float64, np.float32)}
+        self._is_triangular = root.shape[0] == root.shape[1] and not np.tril(root, -1).any()
         self._factors: dict[Any, np.ndarray[Any, Any]] = {}
         self._centre: np.ndarray[Any, Any] | None = None
         if kernel.function == "rbf" and not sp.issparse(landmarks):
@@ -230,10 +240,21 @@ class _Map:
             buffer = np.empty((min(step, rows), root.shape[0]), dtype=dtype)
             for start in range(t * step, rows, threads * step):
                 part = slice(start, min(start + step, rows))
-                np.dot(self._values(X[part], buffer[: part.stop - start]), root, out=out[part])
+                self._times_root(self._values(X[part], buffer[: part.stop - start]), root, out[part])
 
         on_threads(share, threads)
         return out
+
+    def _times_root(
+        self, values: np.ndarray[Any, Any], root: np.ndarray[Any, Any], out: np.ndarray[Any, Any]
+    ) -> None:
+        if not self._is_triangular:
+            np.dot(values, root, out=out)
+            return
+        step = max(1, -(-root.shape[0] // _STRIPS))
+        for start in range(0, root.shape[0], step):
+            stop = min(start + step, root.shape[0])
+            np.matmul(values[:, :stop], root[:stop, start:stop], out=out[:, start:stop])
 
     def _values(self, X: Matrix, out: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Write k(X, landmarks) into `out`; return it."""
