@@ -52,6 +52,9 @@ def kernel_ridge(m, C):
 def a9a_data():
     X, y = load_svmlight_file(str(folder() / "a9a.svm"), n_features=123)
     T, t = load_svmlight_file(str(folder() / "a9a.t.svm"), n_features=123)
+    for rows in (X, T):
+        # SVC refuses the 64-bit indices that the reader returns.
+        rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
     return X, y, T, t
 
 
