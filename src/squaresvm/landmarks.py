@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
-from sklearn.cluster import kmeans_plusplus
 
 from squaresvm.kernels import Kernel
 from squaresvm.operators.tiles import Tiles
@@ -48,6 +47,8 @@ def choose_landmarks(
     limit = max(_CANDIDATES * count, _LEAST_CANDIDATES)
     candidates = np.sort(random.choice(m, size=min(limit, m), replace=False))
     if how == "k-means++":
+        from sklearn.cluster import kmeans_plusplus  # Imported late: it would slow down every start.
+
         _, inner = kmeans_plusplus(X[candidates], count, random_state=random)
         return _filled(np.unique(candidates[inner]), count, candidates, random)
     return np.sort(candidates[_pivots(kernel, X[candidates], count)])
