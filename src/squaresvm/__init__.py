@@ -6,12 +6,15 @@ from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 from squaresvm.nystrom import Nystrom
 from squaresvm.receipt import Receipt
+from squaresvm.search import LSSVCCV, LSSVRCV
 from squaresvm.solution import Certificate, Status
 from squaresvm.window import Window
 
 __all__ = [
     "LSSVC",
+    "LSSVCCV",
     "LSSVR",
+    "LSSVRCV",
     "RLSSVC",
     "Certificate",
     "LagrangianSVC",

@@ -30,11 +30,14 @@ __all__ = [
     "product",
     "solve_triangular_in_place",
     "symmetric_product",
+    "tridiagonalise_in_place",
 ]
 
 #: Rows handed to one LAPACK call. The OpenBLAS inside current NumPy and SciPy wheels crashes in a
 #: threaded ``dpotrf`` above some 15,500 rows, so larger matrices go through panels of this many.
 PANEL = 4096
+#: Columns that LAPACK reduces together, for the size of its work space.
+_BLOCK = 64
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -345,3 +348,39 @@ def _lapack_triangle(name: str, a: FloatArray, unit_flag: bool = False) -> None:
     _routine(name)(*flags, _int(a.shape[0]), pointer, leading, ctypes.byref(info))
     if info.value > 0:
         raise NotPositiveDefiniteError(info.value - 1)
+
+
+def tridiagonalise_in_place(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Overwrite the symmetric `a` by an orthogonal Q, where a = Q T Q', and return T.
+
+    Parameters
+    ----------
+    a : ndarray of shape (m, m), Fortran-ordered part of a buffer
+        Only the lower triangle is read.
+
+    Returns
+    -------
+    diagonal : ndarray of shape (m,)
+        Of T.
+    beside : ndarray of shape (m - 1,)
+        The entries of T next to its diagonal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.lapack import tridiagonalise_in_place
+    >>> a = np.array([[2.0, 3.0, 4.0], [3.0, 1.0, 0.0], [4.0, 0.0, 1.0]], order="F")
+    >>> diagonal, beside = tridiagonalise_in_place(a)
+    >>> np.round(np.abs(beside), 12)
+    array([5., 0.])
+    """
+    m = a.shape[0]
+    pointer, leading = _matrix(a)
+    diagonal, beside, scale = np.empty(m), np.empty(max(m - 1, 0)), np.empty(max(m - 1, 1))
+    work = np.empty(_BLOCK * max(m, 1))
+    info = ctypes.c_int(0)
+    tail = (ctypes.c_void_p(work.ctypes.data), _int(work.size), ctypes.byref(info))
+    outputs = [ctypes.c_void_p(part.ctypes.data) for part in (diagonal, beside, scale)]
+    _routine("dsytrd")(_char("L"), _int(m), pointer, leading, *outputs, *tail)
+    _routine("dorgtr")(_char("L"), _int(m), pointer, leading, outputs[2], *tail)
+    return diagonal, beside

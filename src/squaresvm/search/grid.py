@@ -1,0 +1,79 @@
+"""Values of C and gamma: the default grid, the caller's, and finer ones around the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from squaresvm.estimators.parameters import check_positive
+
+__all__ = ["Cell", "check_values", "default_Cs", "default_gammas", "finer"]
+
+#: A value of C and one of gamma; None where the kernel has no gamma.
+Cell = tuple[float, float | None]
+
+
+def default_Cs() -> list[float]:
+    """Return 15 values from 1e-3 to 1e4, two a decade: each costs next to nothing."""
+    return [float(f"{value:.4g}") for value in np.logspace(-3, 4, 15)]
+
+
+def default_gammas(scale: float) -> list[float]:
+    """Return 7 values from 1/256 to 16 times ``'scale'``, a factor of 4 apart: each costs a decomposition."""
+    return [scale * 4.0**power for power in range(-4, 3)]
+
+
+def check_values(name: str, values: Any) -> list[float]:
+    """Return the caller's values, sorted, after a check: positive, finite, at least one, no two alike."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} must be a sequence of numbers, such as [0.1, 1.0, 10.0]; got {values!r}")
+    checked = sorted(check_positive(f"{name}[{i}]", value) for i, value in enumerate(values))
+    if not checked:
+        raise ValueError(f"{name} is empty: give at least one value, or None for the default grid")
+    for left, right in pairwise(checked):
+        if left == right:
+            raise ValueError(f"{name} holds {left!r} twice")
+    return checked
+
+
+def finer(seen: Sequence[float], best: float) -> list[float]:
+    """Return values between the best and its neighbours, by ratio; a step beyond where there is no neighbour.
+
+    Parameters
+    ----------
+    seen : sequence of floats
+        Values tried so far.
+    best : float
+        One of them.
+
+    Returns
+    -------
+    list of floats
+        Empty where only one value was tried.
+
+    Examples
+    --------
+    >>> from squaresvm.search.grid import finer
+    >>> finer([1.0, 4.0, 16.0], 4.0)
+    [2.0, 8.0]
+    >>> finer([1.0, 4.0], 4.0)
+    [2.0, 16.0]
+    """
+    ordered = sorted(seen)
+    place = ordered.index(best)
+    below = ordered[place - 1] if place else None
+    above = ordered[place + 1] if place + 1 < len(ordered) else None
+    if below is None and above is None:
+        return []
+    down = best * best / above if below is None and above is not None else _middle(below, best)
+    up = best * best / below if above is None and below is not None else _middle(best, above)
+    return [value for value in (down, up) if np.isfinite(value) and value > 0 and value not in ordered]
+
+
+def _middle(left: float | None, right: float | None) -> float:
+    assert left is not None
+    assert right is not None
+    return float(np.sqrt(left) * np.sqrt(right))
