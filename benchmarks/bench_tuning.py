@@ -57,7 +57,9 @@ def search():
         work()
         found[name], model = timed(work, 1 if work is peer else 3)
         best = {key: float(value) for key, value in model.best_params_.items()}
-        print(f"{name}: {found[name]:.2f} s, {best}, test accuracy {model.score(test, labels):.4f}", flush=True)
+        print(
+            f"{name}: {found[name]:.2f} s, {best}, test accuracy {model.score(test, labels):.4f}", flush=True
+        )
     *mine, theirs = found.values()
     for (name, _), took in zip(rows, mine, strict=True):
         print(f"{name}: {theirs / took:.1f} x faster", flush=True)

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -18,6 +19,9 @@ from squaresvm.search.results import SearchResults
 from squaresvm.search.scoring import Judge
 
 __all__ = ["Search"]
+
+#: A gamma and the Cs to try with it.
+_Task: TypeAlias = tuple[float | None, list[float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +69,24 @@ class Search:
         if not grid:
             return
         found: dict[Cell, tuple[float, float]] = {}
-        with self._bar(len(grid), number) as advance, _single_threaded(self._workers(len(grid))):
-            workers = Parallel(n_jobs=self.n_jobs, backend="threading", return_as="generator_unordered")
-            for column in workers(delayed(self._column)(gamma, Cs) for gamma, Cs in grid.items()):
+        with self._bar(len(grid), number) as advance:
+            for column in self._columns(list(grid.items())):
                 found.update(column)
                 advance()
         results.extend(found, number)
         self._check(results, found)
 
-    def _workers(self, tasks: int) -> int:
-        return min(effective_n_jobs(self.n_jobs), tasks)
+    def _columns(self, tasks: list[_Task]) -> Iterator[dict[Cell, tuple[float, float]]]:
+        """Yield the results of each gamma as they come."""
+        workers = min(effective_n_jobs(self.n_jobs), len(tasks))
+        # The one that would be alone in its turn gets all threads of linear algebra instead.
+        shared = len(tasks) - (len(tasks) % workers == 1) if workers > 1 else 0
+        if shared:
+            with _single_threaded():
+                pool = Parallel(n_jobs=workers, backend="threading", return_as="generator_unordered")
+                yield from pool(delayed(self._column)(*task) for task in tasks[:shared])
+        for task in tasks[shared:]:
+            yield self._column(*task)
 
     def _column(self, gamma: float | None, Cs: Sequence[float]) -> dict[Cell, tuple[float, float]]:
         """Return scores and seconds for one gamma and every C."""
@@ -135,11 +147,8 @@ def _neighbours(tried: Sequence[float], value: float) -> list[float]:
 
 
 @contextlib.contextmanager
-def _single_threaded(workers: int) -> Iterator[None]:
-    """Give each of several workers one thread of the linear algebra: two pools would fight for the cores."""
-    if workers < 2:
-        yield
-        return
+def _single_threaded() -> Iterator[None]:
+    """Give each worker one thread of linear algebra: more would fight for the cores."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):
