@@ -13,6 +13,7 @@ from squaresvm.lapack import (
     multiply_add,
     solve_triangular_in_place,
     symmetric_product,
+    tridiagonalise_in_place,
 )
 
 M = 23
@@ -145,3 +146,18 @@ def test_one_row_and_no_rows():
     empty = np.empty((0, 0), order="F")
     cholesky_in_place(empty)
     assert symmetric_product(empty, np.empty((0, 2)), lower=True).shape == (0, 2)
+
+
+@pytest.mark.parametrize("m", [1, 2, M])
+def test_tridiagonal_form_of_a_part(m):
+    a = definite(m)
+    buffer, part = in_a_buffer(a)
+    part[np.triu_indices(m, 1)] = np.nan  # Not read.
+    before = buffer.copy()
+    diagonal, beside = tridiagonalise_in_place(part)
+    T = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+    np.testing.assert_allclose(part @ T @ part.T, a, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(part @ part.T, np.eye(m), rtol=0, atol=1e-14)
+    outside = np.ones(buffer.shape, dtype=bool)
+    outside[3 : 3 + m, 1 : 1 + m] = False
+    assert np.array_equal(before[outside], buffer[outside])

@@ -372,8 +372,8 @@ class TestRefused:
 @parametrize_with_checks(
     [LSSVCCV(), LSSVRCV()],
     expected_failed_checks=lambda estimator: {
-        check.__name__: "leaving out a row of weight 3 is not leaving out one of three rows, so the search may "
-        "end elsewhere; with one C and gamma the same check passes"
+        check.__name__: "leaving out a row of weight 3 is not leaving out one of three rows, so the search "
+        "may end elsewhere; with one C and gamma the same check passes"
         for check in WEIGHT_CHECKS
     },
 )
