@@ -199,6 +199,8 @@ class Rows:
         Which rows of a large `base` are still held; None: all.
     is_owned : bool, default=True
         Whether `base` is nobody else's.
+    given : ndarray of shape (m,), optional
+        The caller's own weights, where `weights` were changed at fit; None: they are the same.
     """
 
     base: Matrix
@@ -207,6 +209,7 @@ class Rows:
     ids: Ids
     alive: BoolArray | None = None
     is_owned: bool = True
+    given: FloatArray | None = None
 
     @property
     def count(self) -> int:
@@ -238,12 +241,13 @@ class Rows:
         keep = np.ones(self.count, dtype=bool)
         keep[positions] = False
         y, weights, ids = self.y[keep], self.weights[keep], self.ids.without(keep)
+        given = None if self.given is None else self.given[keep]
         if not strike or _bytes(self.base) <= LARGE_BYTES:
-            return Rows(_dropped(self.X, positions, keep), y, weights, ids)
+            return Rows(_dropped(self.X, positions, keep), y, weights, ids, given=given)
         alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
         gone = np.flatnonzero(alive)[positions]
         alive[gone] = False
-        return Rows(self.base, y, weights, ids, alive, self.is_owned)
+        return Rows(self.base, y, weights, ids, alive, self.is_owned, given)
 
     def erase(self, rest: Rows) -> None:
         """Write zeros over the features of rows that `rest`, made by `without`, no longer holds."""
@@ -266,10 +270,21 @@ class Rows:
         pair = [self.X, new.base]
         base = sp.vstack(pair, format="csr") if sp.issparse(self.base) else np.concatenate(pair)
         y = np.concatenate([self.y, new.y])
-        return Rows(base, y, np.concatenate([self.weights, new.weights]), new.ids)
+        given = None if self.given is None else np.concatenate([self.given, new.weights])
+        return Rows(base, y, np.concatenate([self.weights, new.weights]), new.ids, given=given)
+
+    def reweighted(self, factors: FloatArray) -> Rows:
+        """Return the rows with the caller's weights times `factors`."""
+        given = self.weights if self.given is None else self.given
+        return replace(self, weights=given * factors, given=given)
+
+    def as_given(self) -> Rows:
+        """Return the rows with the caller's own weights."""
+        return self if self.given is None else replace(self, weights=self.given, given=None)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without rows that have left, and without what can be computed again."""
         rest = self.compact()
         kept = {"base": rest.base, "y": rest.y, "weights": rest.weights, "ids": rest.ids}
+        kept["given"] = rest.given
         return {**kept, "alive": None, "is_owned": True}

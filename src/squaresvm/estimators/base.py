@@ -128,7 +128,7 @@ class SquareSVM(BaseEstimator):
             # The store of the operator holds K from now on; the rows have no features.
             operator = _precomputed(rows, settings)
             rows = replace(rows, base=np.empty((rows.count, 0)))
-        trial._state = train(rows, settings, operator)
+        trial._state = trial._trained(rows, settings, operator)
         self._adopt(trial)
         return self
 
@@ -164,15 +164,19 @@ class SquareSVM(BaseEstimator):
         self._require_rows("refit")
         trial = self._copy()
         trial._check_parameters()
-        rows = self._state.rows.compact()
+        rows = self._state.rows.compact().as_given()
         settings, operator = trial._settings(rows), None
         if settings.kernel is None:
             operator = self._state.problem.operator
             if isinstance(operator, ProximalOperator):
                 operator = ProximalOperator(operator.inner, self._state.weights[self._state.held])
-        trial._state = train(rows, settings, operator)
+        trial._state = trial._trained(rows, settings, operator)
         self._adopt(trial)
         return self
+
+    def _trained(self, rows: Rows, settings: Settings, operator: Operator | None) -> State:
+        """Return the model of the rows; estimators that weigh rows by their residuals train it again."""
+        return train(rows, settings, operator)
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))

@@ -9,15 +9,17 @@ import numpy as np
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.parameters import check_flag, check_positive
+from squaresvm.estimators.reweighting import Reweighting
 from squaresvm.kernels import Kernel, KernelFunction
 from squaresvm.problem import Bias, Loss
+from squaresvm.robust import Robust
 from squaresvm.rows import Rows
 from squaresvm.solvers.base import Solver
 
 __all__ = ["LSSVC", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"]
 
 
-class LSSVC(SquareSVMClassifier):
+class LSSVC(Reweighting, SquareSVMClassifier):
     r"""Least squares support vector classifier (Suykens and Vandewalle).
 
     .. math::
@@ -56,6 +58,10 @@ class LSSVC(SquareSVMClassifier):
         how a search goes.
     solver : str or solver, default='auto'
         ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
+    robust : int or Robust, default=0
+        Rounds in which rows with large residuals lose weight (weighted LS-SVM, Suykens et al. 2002; see
+        :class:`squaresvm.robust.Robust`). The weights are numbers taken once at `fit`: rows learned later
+        have their own, rows that are forgotten leave the others' as they are, and `refit` judges all anew.
 
     Attributes
     ----------
@@ -80,6 +86,8 @@ class LSSVC(SquareSVMClassifier):
     class_weight_ : ndarray of shape (n_classes,)
     trace_ : tuple of Progress
     loo_cost_ : object
+    robust_weights_ : ndarray of shape (m,)
+        What the weight of each row held was multiplied by.
 
     See Also
     --------
@@ -100,6 +108,39 @@ class LSSVC(SquareSVMClassifier):
     """
 
     _loss: ClassVar[Loss] = Loss.SQUARED
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        robust: int | Robust = 0,
+    ) -> None:
+        super().__init__(
+            C=C,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
+        self.robust = robust
 
     def _bias(self) -> Bias:
         return Bias.free()

@@ -14,19 +14,23 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.blocks import DecideOn, Decider, SquaresOn
+from squaresvm.estimators.reweighting import Reweighting
 from squaresvm.estimators.state import REQUESTS, State
 from squaresvm.estimators.updating import Updating
 from squaresvm.intervals import influence, jackknife_plus
+from squaresvm.kernels import KernelFunction
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.problem import Bias, Loss
+from squaresvm.robust import Robust
 from squaresvm.rows import canonical_csr
+from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["LSSVR"]
 
 
-class LSSVR(RegressorMixin, Updating):
+class LSSVR(RegressorMixin, Reweighting, Updating):
     r"""Least squares support vector regression: kernel ridge regression with a free bias.
 
     .. math::
@@ -58,6 +62,10 @@ class LSSVR(RegressorMixin, Updating):
         how a search goes.
     solver : str or solver, default='auto'
         ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
+    robust : int or Robust, default=0
+        Rounds in which rows with large residuals lose weight (weighted LS-SVM, Suykens et al. 2002; see
+        :class:`squaresvm.robust.Robust`). The weights are numbers taken once at `fit`: rows learned later
+        have their own, rows that are forgotten leave the others' as they are, and `refit` judges all anew.
 
     Attributes
     ----------
@@ -69,6 +77,8 @@ class LSSVR(RegressorMixin, Updating):
         Id of each row held.
     gamma_, C_ : float
         The numbers of the fit.
+    robust_weights_ : ndarray of shape (m,)
+        What the weight of each row held was multiplied by.
 
     Examples
     --------
@@ -81,6 +91,37 @@ class LSSVR(RegressorMixin, Updating):
     """
 
     _loss: ClassVar[Loss] = Loss.SQUARED
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        robust: int | Robust = 0,
+    ) -> None:
+        super().__init__(
+            C=C,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
+        self.robust = robust
 
     def _bias(self) -> Bias:
         return Bias.free()

@@ -14,6 +14,7 @@ from squaresvm.estimators.state import Settings, check_costs, encode, features, 
 from squaresvm.estimators.updating import Updating
 from squaresvm.kernels import KernelFunction
 from squaresvm.receipt import Receipt
+from squaresvm.robust import Robust
 from squaresvm.rows import Rows
 from squaresvm.search.families import HAVE_GAMMA, KernelFamily
 from squaresvm.search.grid import check_values, default_Cs, default_gammas
@@ -212,6 +213,8 @@ class LSSVCCV(_Searching, LSSVC):
         no gamma: C alone is searched.
     random_state, solver :
         As in :class:`LSSVC`.
+    robust : int or Robust, default=0
+        As in :class:`LSSVC`, after the search, which goes by the weights that were given.
     verbose : int, default=0
         From 1 on, a bar shows progress on a terminal.
     n_jobs : int, optional
@@ -265,6 +268,7 @@ class LSSVCCV(_Searching, LSSVC):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         solver: str | Solver = "auto",
+        robust: int | Robust = 0,
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(
@@ -278,6 +282,7 @@ class LSSVCCV(_Searching, LSSVC):
             random_state=random_state,
             verbose=verbose,
             solver=solver,
+            robust=robust,
         )
         self.Cs = Cs
         self.gammas = gammas
@@ -296,7 +301,7 @@ class LSSVRCV(_Searching, LSSVR):
     ----------
     Cs, gammas, scoring, refine, verbose, n_jobs :
         As in :class:`LSSVCCV`.
-    kernel, degree, coef0, tol, max_iter, fit_intercept, random_state, solver :
+    kernel, degree, coef0, tol, max_iter, fit_intercept, random_state, solver, robust :
         As in :class:`LSSVR`.
 
     Attributes
@@ -330,6 +335,7 @@ class LSSVRCV(_Searching, LSSVR):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         solver: str | Solver = "auto",
+        robust: int | Robust = 0,
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(
@@ -342,6 +348,7 @@ class LSSVRCV(_Searching, LSSVR):
             random_state=random_state,
             verbose=verbose,
             solver=solver,
+            robust=robust,
         )
         self.Cs = Cs
         self.gammas = gammas
