@@ -5,7 +5,9 @@ from __future__ import annotations
 from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 from squaresvm.nystrom import Nystrom
+from squaresvm.pruning import prune
 from squaresvm.receipt import Receipt
+from squaresvm.robust import Robust
 from squaresvm.search import LSSVCCV, LSSVRCV
 from squaresvm.solution import Certificate, Status
 from squaresvm.window import Window
@@ -22,7 +24,9 @@ __all__ = [
     "ProximalSVC",
     "Receipt",
     "RelaxedLSSVC",
+    "Robust",
     "Status",
     "Window",
     "__version__",
+    "prune",
 ]
