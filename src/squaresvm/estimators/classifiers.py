@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from squaresvm.estimators.c_path import WithCPath
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.parameters import check_flag, check_positive
 from squaresvm.estimators.reweighting import Reweighting
@@ -146,15 +147,15 @@ class LSSVC(Reweighting, SquareSVMClassifier):
         return Bias.free()
 
 
-class RLSSVC(SquareSVMClassifier):
+class RLSSVC(WithCPath):
     r"""Support vector classifier with squared hinge and free bias (Peng, Rafferty and Ferguson).
 
     .. math::
         \min_{w,\,b}\; \tfrac12 |w|^2 + \tfrac12 \sum_i C_i\, \max(0,\, 1 - y_i f(x_i))^2
 
     The L2 support vector machine, solved as a sequence of regularised least squares problems. Its
-    multipliers are sparse: rows beyond the margin have none. Parameters and attributes are those of
-    :class:`LSSVC`.
+    multipliers are sparse: rows beyond the margin have none. `C_path` gives the models at several C.
+    Parameters and attributes are those of :class:`LSSVC`, but for robust weights.
 
     See Also
     --------
@@ -285,7 +286,7 @@ class RelaxedLSSVC(_PenalisedSVC):
     _loss: ClassVar[Loss] = Loss.SQUARED
 
 
-class LagrangianSVC(_PenalisedSVC):
+class LagrangianSVC(_PenalisedSVC, WithCPath):
     r"""Lagrangian support vector classifier (Mangasarian and Musicant).
 
     .. math::
