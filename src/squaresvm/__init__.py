@@ -5,6 +5,7 @@ from __future__ import annotations
 from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 from squaresvm.nystrom import Nystrom
+from squaresvm.one_vs_one import OneVsOne
 from squaresvm.pruning import prune
 from squaresvm.receipt import Receipt
 from squaresvm.robust import Robust
@@ -21,6 +22,7 @@ __all__ = [
     "Certificate",
     "LagrangianSVC",
     "Nystrom",
+    "OneVsOne",
     "ProximalSVC",
     "Receipt",
     "RelaxedLSSVC",
