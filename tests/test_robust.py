@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from squaresvm import LSSVC, LSSVR, LSSVRCV
 from squaresvm.robust import Robust, robust_weights
+from squaresvm.streaming import ArraySource
 
 
 def wave(m=80, outliers=6, seed=0):
@@ -142,3 +143,9 @@ class TestModels:
             Robust(rounds=1.5)
         with pytest.raises(ValueError, match="c2 must be a finite number"):
             Robust(c2=np.inf)
+
+    def test_a_source_is_refused(self):
+        X, y, _ = wave()
+        with pytest.raises(ValueError, match="robust weights need the rows"):
+            LSSVR(kernel="linear", robust=1).fit(ArraySource(X, y))
+        assert LSSVR(kernel="linear").fit(ArraySource(X, y)).certificate_.residual < 1e-6

@@ -27,6 +27,7 @@ from squaresvm.kernels import Kernel
 from squaresvm.search.families import HAVE_GAMMA, KernelFamily
 from squaresvm.search.grid import default_Cs, default_gammas, finer
 from squaresvm.search.paths import KernelPath, LinearPath
+from squaresvm.streaming import ArraySource
 
 WEIGHT_CHECKS = (
     check_sample_weight_equivalence_on_dense_data,
@@ -385,3 +386,11 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.parametrize("check", WEIGHT_CHECKS, ids=lambda check: check.__name__)
 def test_weights_are_repeated_rows_where_there_is_nothing_to_choose(check, kernel):
     check("LSSVRCV", LSSVRCV(Cs=[2.0], **kernel))
+
+
+class TestSources:
+    def test_a_source_is_refused(self):
+        X, y = rows()
+        for model in (LSSVCCV(kernel="linear"), LSSVCCV()):
+            with pytest.raises(ValueError, match="LSSVCCV searches over rows in memory, not over a source"):
+                model.fit(ArraySource(X, (y == "yes").astype(float)))

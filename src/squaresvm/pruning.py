@@ -108,6 +108,7 @@ def prune(model: Updating, budget: int, share: float = 0.05) -> Pruned:
     60
     """
     check_is_fitted(model)
+    model._require_rows("pruning")
     origin = model._state
     _check(origin, budget, share)
     start = time.perf_counter()

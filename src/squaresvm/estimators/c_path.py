@@ -122,6 +122,7 @@ class WithCPath(SquareSVMClassifier):
         CPath
         """
         state = self._current()
+        self._require_rows("C_path")
         values = _check_Cs(Cs)
         for C in (values[0], values[-1]):
             check_costs(C, state.weights[state.held], state.held)

@@ -214,6 +214,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
             raise ValueError(f"coverage must be a number between 0 and 1, exclusive; got {coverage!r}")
         with REQUESTS:
             state = self._current()
+            self._require_rows("predict_interval")
             centre = self._decision(state, X)[:, 0]
             probes = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
             residuals = state.rows.y[state.held] - self._loo_inside(state)[:, 0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 
 from squaresvm.estimators.base import SquareSVM
@@ -9,6 +11,7 @@ from squaresvm.estimators.state import Settings, State, train
 from squaresvm.operators import Operator
 from squaresvm.robust import Robust, robust_weights
 from squaresvm.rows import Rows
+from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray
 
 __all__ = ["Reweighting"]
@@ -22,6 +25,11 @@ class Reweighting(SquareSVM):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         Robust.of(self.robust)
+
+    def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
+        if Robust.of(self.robust).rounds:
+            raise ValueError("robust weights need the rows, and a source keeps none: set robust=0")
+        return super()._fit_source(source, y, sample_weight, ids, checkpoint)
 
     def _trained(self, rows: Rows, settings: Settings, operator: Operator | None) -> State:
         state = super()._trained(rows, settings, operator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from squaresvm.search.results import SearchResults
 from squaresvm.search.scoring import Judge, check_scoring
 from squaresvm.search.searching import Search
 from squaresvm.solvers.base import Solver
+from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["LSSVCCV", "LSSVRCV"]
@@ -50,6 +51,12 @@ class _Searching(Updating):
         check_integer("refine", self.refine, 0)
         if self.n_jobs is not None and (check_integer("n_jobs", self.n_jobs, -(2**31)) == 0):
             raise ValueError("n_jobs must not be 0: None or 1 is one job, -1 as many as there are cores")
+
+    def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
+        raise ValueError(
+            f"{type(self).__name__} searches over rows in memory, not over a source: search on some rows, "
+            "then fit the plain estimator from the source with the C that was found"
+        )
 
     @property
     def _has_gamma(self) -> bool:
