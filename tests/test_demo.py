@@ -14,8 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 import squaresvm
-from squaresvm import cli, page
+from squaresvm import cli
 from squaresvm.cli.app import app
+from squaresvm.files import atomic
 from squaresvm.page import Facts, render, write_atomically
 
 
@@ -145,7 +146,6 @@ class TestPage:
 class TestWriteAtomically:
     def test_writes_with_the_usual_rights(self, tmp_path):
         path = tmp_path / "page.html"
-        path.write_text("old")
         umask = os.umask(0o027)
         try:
             write_atomically(path, "n\u00e4h\n")
@@ -153,6 +153,21 @@ class TestWriteAtomically:
             os.umask(umask)
         assert path.read_bytes() == "n\u00e4h\n".encode()
         assert path.stat().st_mode & 0o777 == 0o640
+
+    def test_keeps_the_rights_of_the_old_file(self, tmp_path):
+        path = tmp_path / "page.html"
+        path.write_text("old")
+        path.chmod(0o604)
+        write_atomically(path, "new")
+        assert path.stat().st_mode & 0o777 == 0o604
+
+    def test_replaces_the_file_behind_a_link(self, tmp_path):
+        path, link = tmp_path / "page.html", tmp_path / "link.html"
+        path.write_text("old")
+        link.symlink_to(path)
+        write_atomically(link, "new")
+        assert path.read_text() == "new"
+        assert link.is_symlink()
 
     @pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
     def test_failure_leaves_the_old_file(self, tmp_path, monkeypatch, step):
@@ -163,7 +178,7 @@ class TestWriteAtomically:
             raise OSError("disk full")
 
         with monkeypatch.context() as patch:
-            patch.setattr(page.os, step, fail)
+            patch.setattr(atomic.os, step, fail)
             with pytest.raises(OSError, match="disk full"):
                 write_atomically(path, "new")
         assert path.read_text() == "old"

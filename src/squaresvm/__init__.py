@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+from squaresvm.files import load, save
 from squaresvm.nystrom import Nystrom
 from squaresvm.one_vs_one import OneVsOne
 from squaresvm.pruning import prune
@@ -30,5 +31,7 @@ __all__ = [
     "Status",
     "Window",
     "__version__",
+    "load",
     "prune",
+    "save",
 ]

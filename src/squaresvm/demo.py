@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from squaresvm import LSSVC
 from squaresvm.page import Facts, render, write_atomically
-from squaresvm.typing import FloatArray
+from squaresvm.report import groups
 
 __all__ = ["run"]
 
@@ -70,7 +70,7 @@ def run(path: Path, say: Callable[[str], object] = print) -> None:
             (f"{before.residual:.0e}", f"residual of the certificate: {before.status.value}"),
             (f"{brier:.3f}", "Brier score of the probabilities"),
         ],
-        calibration=_groups(p, y_test == model.classes_[1]),
+        calibration=groups(p, y_test == model.classes_[1]),
         tables=[
             (
                 "Rows that look mislabelled",
@@ -104,15 +104,3 @@ def _suspects(model: LSSVC, y: np.ndarray[tuple[int], np.dtype[np.str_]]) -> lis
     sign = np.where(y == model.classes_[1], 1.0, -1.0)
     worst = np.argsort(sign * decision)[:6]
     return [(int(model.ids_[i]), str(y[i]), float(decision[i])) for i in worst if sign[i] * decision[i] < 0]
-
-
-def _groups(
-    p: FloatArray, truth: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return predicted probability, observed share and count in ten equal intervals."""
-    group = np.minimum((10 * p).astype(int), 9)
-    counts = np.bincount(group, minlength=10).astype(np.float64)
-    used = counts > 0
-    predicted = np.bincount(group, weights=p, minlength=10)[used] / counts[used]
-    observed = np.bincount(group, weights=truth, minlength=10)[used] / counts[used]
-    return predicted, observed, counts[used]

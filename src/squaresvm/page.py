@@ -1,21 +1,20 @@
-"""One self-contained page about a classifier: what it is, how good it is, and how we know."""
+"""One self-contained page about a model: what it is, how good it is, and how we know."""
 
 from __future__ import annotations
 
 import html
-import os
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from squaresvm._version import __version__
+from squaresvm.files.atomic import replacing
 from squaresvm.typing import FloatArray
 
-__all__ = ["Facts", "render", "write_atomically"]
+__all__ = ["Facts", "TableOfRows", "render", "write_atomically"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --paper: #fbfaf7; --card: #ffffff;
@@ -41,7 +40,18 @@ th, td { text-align: left; padding: .35rem .9rem .35rem 0; border-bottom: 1px so
 th { color: var(--soft); font-weight: 500; } tr:last-child td { border-bottom: 0; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 11px; }
 code { font-size: .92em; }
+.pairs td { white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
+.pairs td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }
 """
+
+
+class TableOfRows(NamedTuple):
+    """A table with a heading and a text above it; a table whose columns have no names has no head."""
+
+    heading: str
+    text: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -52,16 +62,28 @@ class Facts:
     ----------
     title, summary : str
     figures : sequence of (value, caption)
-    tables : sequence of (heading, text, columns, rows)
+    about : TableOfRows, optional
+        Comes before the pictures.
+    tables : sequence of TableOfRows
     calibration : tuple of ndarray, optional
         Predicted probability, observed share and count of each group of rows.
+    calibration_text : str
+        Which rows those are.
+    margins : ndarray, optional
+        By how much each row is on the right side; below 0 on the wrong one.
     """
 
     title: str
     summary: str
     figures: Sequence[tuple[str, str]]
+    about: TableOfRows | None = None
     tables: Sequence[tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]] = ()
-    calibration: tuple[FloatArray, FloatArray, FloatArray] | None = field(default=None)
+    calibration: tuple[FloatArray, FloatArray, FloatArray] | None = None
+    calibration_text: str = (
+        "Rows that the model had not seen, grouped by the probability it gave them. On the line, what was "
+        "promised is what happened."
+    )
+    margins: FloatArray | None = None
 
 
 def render(facts: Facts) -> str:
@@ -87,8 +109,12 @@ def render(facts: Facts) -> str:
         f'<p class="soft">{html.escape(facts.summary)}</p>',
         _figures(facts.figures),
     ]
+    if facts.about is not None:
+        parts.append(_table(*facts.about))
     if facts.calibration is not None:
-        parts.append(_calibration(*facts.calibration))
+        parts.append(_calibration(facts.calibration_text, *facts.calibration))
+    if facts.margins is not None:
+        parts.append(_margins(facts.margins))
     parts.extend(_table(*table) for table in facts.tables)
     parts.append(f'<p class="soft" style="margin-top:1.5rem">squaresvm {__version__}</p>')
     return (
@@ -109,18 +135,21 @@ def _figures(figures: Sequence[tuple[str, str]]) -> str:
 
 
 def _table(heading: str, text: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+    names = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+    head = f"<thead><tr>{names}</tr></thead>" if any(columns) else ""
+    lead = f"<p>{html.escape(text)}</p>" if text else ""
+    kind = "wide" if head else "wide pairs"
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
     )
     return (
-        f"<section><h2>{html.escape(heading)}</h2><p>{html.escape(text)}</p>"
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        f"<section><h2>{html.escape(heading)}</h2>{lead}"
+        f'<div class="{kind}"><table>{head}<tbody>{body}</tbody></table></div>'
         "</section>"
     )
 
 
-def _calibration(predicted: FloatArray, observed: FloatArray, counts: FloatArray) -> str:
+def _calibration(text: str, predicted: FloatArray, observed: FloatArray, counts: FloatArray) -> str:
     """Return a picture of predicted against observed shares; dots grow with the rows behind them."""
     width, height, left, bottom = 560, 300, 46, 36
 
@@ -142,8 +171,7 @@ def _calibration(predicted: FloatArray, observed: FloatArray, counts: FloatArray
         for p, o, n in zip(predicted, observed, counts, strict=True)
     )
     return (
-        "<section><h2>Do the probabilities hold?</h2><p>Rows that the model had not seen, grouped by the "
-        "probability it gave them. On the line, what was promised is what happened.</p>"
+        f"<section><h2>Do the probabilities hold?</h2><p>{html.escape(text)}</p>"
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Predicted against observed">'
         f'<rect x="{left}" y="12" width="{width - left - 14}" height="{height - bottom - 12}" fill="none" '
         'stroke="var(--line)"/>'
@@ -154,6 +182,48 @@ def _calibration(predicted: FloatArray, observed: FloatArray, counts: FloatArray
     )
 
 
+def _margins(margins: FloatArray) -> str:
+    """Return a histogram of margins, those on the wrong side in another colour."""
+    width, height, left, bottom = 560, 200, 14, 36
+    low, high = min(float(margins.min()), -0.5), max(float(margins.max()), 0.5)
+    step = _round_step((high - low) / 24)
+    first, last = int(np.floor(low / step)), int(np.ceil(high / step))
+    counts, edges = np.histogram(margins, bins=step * np.arange(first, last + 1))
+
+    def x(value: float) -> float:
+        return left + (value / step - first) / (last - first) * (width - 2 * left)
+
+    bar = x(step) - x(0.0) - 2
+    bars = "".join(
+        f'<rect x="{x(edge) + 1:.1f}" y="{height - bottom - size:.1f}" width="{bar:.1f}" height="{size:.1f}" '
+        f'rx="1.5" fill="var(--{"warn" if edge < -1e-12 else "accent"})" fill-opacity=".75">'
+        f"<title>{count} rows from {edge:.3g} to {edge + step:.3g}</title></rect>"
+        for count, edge in zip(counts.tolist(), edges[:-1].tolist(), strict=True)
+        for size in [(height - bottom - 12) * count / max(counts.max(), 1)]
+        if count
+    )
+    ticks = "".join(
+        f'<text x="{x(t):.0f}" y="{height - bottom + 16}" text-anchor="middle">{t:.3g}</text>'
+        for t in np.unique([edges[0], 0.0, edges[-1]]).tolist()
+    )
+    return (
+        "<section><h2>How clear are the decisions?</h2><p>Lead of each row's own label over the others when "
+        "the row is left out. Left of zero, the model decides against the label.</p>"
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Histogram of margins">{bars}'
+        f'<line x1="{left}" y1="{height - bottom}" x2="{width - left}" y2="{height - bottom}" '
+        'stroke="var(--line)"/>'
+        f'<line x1="{x(0):.1f}" y1="8" x2="{x(0):.1f}" y2="{height - bottom}" stroke="var(--soft)" '
+        'stroke-dasharray="4 4"/>'
+        f"{ticks}</svg></section>"
+    )
+
+
+def _round_step(step: float) -> float:
+    """Return 1, 2 or 5 times a power of ten, not below `step`."""
+    power = 10.0 ** np.floor(np.log10(step))
+    return float(power * next(factor for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= step))
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all.
 
@@ -162,16 +232,5 @@ def write_atomically(path: Path, text: str) -> None:
     path : Path
     text : str
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from squaresvm._version import __version__
+from squaresvm.cli.demo import demo
+from squaresvm.cli.failures import Commands
+from squaresvm.cli.forget import forget
+from squaresvm.cli.inspect import inspect
+from squaresvm.cli.learn import learn
+from squaresvm.cli.predict import predict
+from squaresvm.cli.train import train
 
 __all__ = ["app"]
 
 app = typer.Typer(
     name="squaresvm",
+    cls=Commands,
     help="Squared-loss support vector machines that learn, forget and prove it.",
-    no_args_is_help=True,
+    epilog="Exit codes: 0 done, 1 not converged, 2 bad usage or bad input.",
     add_completion=True,
+    rich_markup_mode="markdown",
 )
 
 
@@ -43,18 +50,5 @@ def _options(
     """Squared-loss support vector machines that learn, forget and prove it."""
 
 
-@app.command()
-def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("demo.html"),
-) -> None:
-    """Train, judge, forget and prove on a data set that comes with scikit-learn, and write one HTML page."""
-    from squaresvm.demo import run
-
-    if not output.parent.is_dir():
-        typer.echo(f"squaresvm: {output.parent}: no such folder", err=True)
-        raise typer.Exit(2)
-    if output.is_dir():
-        typer.echo(f"squaresvm: {output}: is a folder", err=True)
-        raise typer.Exit(2)
-    console = Console(highlight=True, soft_wrap=True, markup=False)
-    run(output, say=console.print)
+for command in (train, predict, learn, forget, inspect, demo):
+    app.command()(command)

@@ -122,6 +122,7 @@ class SquareSVM(BaseEstimator):
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
         trial._check_parameters()
+        trial.__dict__.pop("_record", None)  # What came with a file belongs to the rows of that file.
         rows = trial._check_rows(X, y, sample_weight, ids)
         settings, operator = trial._settings(rows), None
         if settings.kernel is None:
@@ -184,7 +185,7 @@ class SquareSVM(BaseEstimator):
         return copy
 
     def _adopt(self, trial: Self) -> None:
-        for name in ("n_features_in_", "feature_names_in_"):
+        for name in ("n_features_in_", "feature_names_in_", "_record"):
             if name not in trial.__dict__:
                 self.__dict__.pop(name, None)
         self.__dict__.update(trial.__dict__)

@@ -399,6 +399,37 @@ class CholeskyFactor:
         anew = self.inverse.form is Form.CHOLESKY and not self.is_shifted
         return self.rebuilt() if anew else self.repaired()
 
+    # Files -----------------------------------------------------------------------------------------
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether it is current, waits for nothing, and has row i in slot i, so that `packed` can be had."""
+        settled = self.is_current and self.signs.size == 0 and not self.is_shifted
+        return settled and np.array_equal(self.slots, np.arange(self.extent))
+
+    def packed(self) -> tuple[str, FloatArray]:
+        """Return what the room holds, by its name, and its lower triangle column by column."""
+        room, m = self.inverse.store.room(self.extent), self.extent
+        columns = [room[j:, j] for j in range(m)]
+        return self.inverse.form.name.lower(), np.concatenate(columns)
+
+    @classmethod
+    def unpacked(
+        cls,
+        form: str,
+        triangle: FloatArray,
+        jitter: float,
+        store: KernelStore,
+        ridge: FloatArray,
+        bias: Bias,
+    ) -> CholeskyFactor:
+        """Return the factor that `packed` gave, in the room of a store that has row i in slot i."""
+        inverse = SlotInverse(store)
+        inverse.restore(Form[form.upper()], triangle, jitter)
+        slots = np.arange(store.size)
+        bare = cls(inverse, inverse.version, store.size, slots, ridge, bias, ridge, np.empty(0))
+        return bare._with_ones()
+
     def inverted(self) -> CholeskyFactor:
         """Return this view with the inverse itself in the room, of which columns are there to read."""
         if self.inverse.form is Form.CHOLESKY:

@@ -90,6 +90,19 @@ class SlotInverse:
         self.pending[:] = 0.0
         self.form = Form.CHOLESKY
 
+    def restore(self, form: Form, triangle: FloatArray, jitter: float) -> None:
+        """Take a lower triangle, column by column, for what the room holds over all slots."""
+        if form is Form.NOTHING:
+            raise ValueError("a factor must be a Cholesky factor or an inverse")
+        size = self.store.size
+        room, start = self.store.lend(), 0
+        for j in range(size):
+            room[j:, j] = triangle[start : start + size - j]
+            start += size - j
+        if np.any(np.diagonal(room) <= 0.0):
+            raise ValueError("a factor must have a positive diagonal")
+        self.size, self.jitter, self.form = size, jitter, form
+
     def solve(self, rhs: FloatArray, extent: int) -> FloatArray:
         """Return what the room stands for over `extent` slots, times rhs; zero in slots behind them."""
         room = self.store.room(extent)

@@ -1,0 +1,114 @@
+"""``squaresvm forget``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import squaresvm
+from squaresvm.cli.failures import BadInputError
+from squaresvm.cli.models import ModelPath, open_model
+from squaresvm.cli.telling import AsJson, Teller, facts_of
+from squaresvm.files import Record, with_columns
+from squaresvm.files.atomic import locked
+
+__all__ = ["forget"]
+
+
+def forget(
+    model_path: ModelPath,
+    ids: Annotated[
+        str | None,
+        typer.Option("--ids", help="Ids, with commas between them: --ids 3,17.", show_default=False),
+    ] = None,
+    ids_file: Annotated[
+        Path | None,
+        typer.Option("--ids-file", help="A file with one id a line, in place of --ids.", show_default=False),
+    ] = None,
+    factor: Annotated[
+        bool, typer.Option("--factor", help="Store the factor: a larger file, whose first request is fast.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove rows from a model, exactly, and from its file: it then equals one that was never shown them.
+
+    Row, label, weight and id are gone, and with them a class, a level of a category or a line of the history
+    that no other row had. Scaling and the numbers that 'scale' and 'balanced' stood for stay those of the
+    training: train anew to renew them. Stopping rule: the tol of the training.
+    """
+    teller = Teller(as_json)
+    wanted = _wanted(ids, ids_file)
+    with locked(model_path):
+        model = open_model(model_path)
+        record = Record.of(model)
+        names = [_as_held(model, text, model_path) for text in wanted]
+        try:
+            positions = model._state.rows.ids.positions(names)
+            with teller.working(f"Forgetting {len(names)} rows"):
+                receipt = model.forget(names)
+        except KeyError as error:
+            raise BadInputError(f"{model_path}: {error.args[0]}") from None
+        except ValueError as error:
+            raise BadInputError(f"{model_path}: {error}") from None
+        Record(record.history.forgot(positions), record.preparation).attach(model)
+        if record.preparation is None:
+            model = _without_empty_end(model)
+        with teller.working(f"Writing {model_path}"):
+            squaresvm.save(model, model_path, factor=factor)
+    certificate = model.certificate_
+    teller.say(f"{str(receipt)[0].upper()}{str(receipt)[1:]}.")
+    if receipt.classes_gone:
+        teller.say(f"Classes that are gone with them: {', '.join(map(str, receipt.classes_gone))}.")
+    teller.say(f"Certificate: {certificate}.")
+    teller.result({"model": str(model_path), **asdict(receipt), "certificate": facts_of(certificate)})
+    teller.end(certificate)
+
+
+def _wanted(ids: str | None, ids_file: Path | None) -> list[str]:
+    if (ids is None) == (ids_file is None):
+        raise BadInputError("give either --ids or --ids-file")
+    if ids is not None:
+        found = [text.strip() for text in ids.split(",")]
+        if not all(found):
+            raise BadInputError(f"--ids must be ids with commas between them; got {ids!r}")
+        return found
+    assert ids_file is not None
+    try:
+        lines = ids_file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise BadInputError(f"{ids_file}: is not text in UTF-8") from None
+    found = [line.strip() for line in lines if line.strip()]
+    if not found:
+        raise BadInputError(f"{ids_file}: holds no ids")
+    return found
+
+
+def _as_held(model: Any, text: str, path: Path) -> Any:
+    """Return the id that a text stands for: ids may be numbers."""
+    held = model._state.rows.ids
+    if held.values.dtype.kind in "iu":
+        try:
+            return int(text)
+        except ValueError:
+            raise BadInputError(f"{path}: no row with id {text!r} is held") from None
+    if held.values.dtype.kind == "f" or held.values.dtype == object:
+        return next((name for name in held.values.tolist() if str(name) == text), text)
+    return text
+
+
+def _without_empty_end(model: Any) -> Any:
+    """Return a model of sparse rows without columns behind the last that a row uses."""
+    base = model._state.rows.base
+    if not hasattr(base, "indices") or model.kernel == "precomputed":
+        return model
+    used = int(base.indices.max()) + 1 if base.indices.size else 1
+    if used >= model.n_features_in_:
+        return model
+    record = Record.of(model)
+    narrow = with_columns(model, np.arange(used))
+    record.attach(narrow)
+    return narrow

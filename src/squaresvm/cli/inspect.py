@@ -1,0 +1,224 @@
+"""``squaresvm inspect``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+
+from squaresvm.cli.failures import BadInputError
+from squaresvm.cli.models import ModelPath, check_place, open_model
+from squaresvm.cli.telling import AsJson, Teller, facts_of
+from squaresvm.files import Record
+from squaresvm.page import Facts, TableOfRows, render, write_atomically
+from squaresvm.preparation import Category
+from squaresvm.report import Report, examine
+
+__all__ = ["inspect"]
+
+_ACTIONS = {
+    "train": "trained on",
+    "learn": "learned",
+    "forget": "forgot",
+    "save": "saved from Python with",
+}
+
+
+_WHICH_ROWS = (
+    "Each row by the model without it, grouped by the probability that it gave (of several classes: to the "
+    "one it predicted). On the line, what was promised is what happened."
+)
+
+
+def inspect(
+    model_path: ModelPath,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write one self-contained page there.", show_default="no page"),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Rows to name at most.")] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a model is, how good it is and how we know, which rows stand out, and what became of it.
+
+    Everything is computed from the rows in the file: the certificate, the exact leave-one-out score (for the
+    squared hinge with more than 400 support rows: of a fixed active set), the quality of the probabilities.
+    """
+    teller = Teller(as_json)
+    if html is not None:
+        check_place(html)
+    model = open_model(model_path)
+    try:
+        with teller.working("Leaving each row out"):
+            report = examine(model, rows)
+    except ValueError as error:
+        raise BadInputError(f"{model_path}: {error}") from None
+    if html is not None:
+        write_atomically(html, render(_page(model, report, model_path)))
+    if as_json:
+        teller.result(_facts(model, report, model_path, html))
+        return
+    _print(teller, model, report)
+    if html is not None:
+        teller.say(f"Page: {html}")
+
+
+def _what(model: Any) -> list[tuple[str, str]]:
+    """Return what the model is, as names and values."""
+    state = model._state
+    kernel = state.settings.kernel
+    numbers = f"C = {model.C_:g}"
+    if kernel is not None and kernel.name != "linear":
+        numbers += f", gamma = {kernel.gamma:.6g}"
+    if kernel is not None and kernel.name == "poly":
+        numbers += f", degree = {kernel.degree}"
+    found = [
+        ("model", f"{type(model).__name__}, {state.settings.loss}, {state.settings.bias}"),
+        ("kernel", f"{model.kernel}, {numbers}"),
+        ("rows", f"{model.ids_.size}, of which {model.support_.size} support the decision"),
+        ("columns", _columns(model)),
+    ]
+    if state.classes is not None:
+        counts = [int(np.sum(state.rows.y == label)) for label in state.classes]
+        shown = [f"{label} ({count})" for label, count in zip(state.classes.tolist(), counts, strict=True)]
+        found.append(("classes", ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "")))
+    return [*found, ("solver", f"{model.solver_}: {model.solver_reason_}")]
+
+
+def _columns(model: Any) -> str:
+    preparation = Record.of(model).preparation
+    if preparation is None:
+        return str(model.n_features_in_)
+    levels = [feature for feature in preparation.features if isinstance(feature, Category)]
+    numbers = len(preparation.features) - len(levels)
+    coded = sum(feature.width for feature in levels)
+    return f"{model.n_features_in_}: {numbers} numbers, {len(levels)} categories of {coded} levels"
+
+
+def _score_name(report: Report, model: Any) -> str:
+    kind = "accuracy" if hasattr(model, "classes_") else "R2"
+    return f"exact leave-one-out {kind}" if report.is_exact else f"leave-one-out {kind} of a fixed active set"
+
+
+def _print(teller: Teller, model: Any, report: Report) -> None:
+    for name, value in _what(model):
+        teller.say(f"{name + ':':<13} {value}")
+    teller.say(f"{'certificate:':<13} {report.certificate}")
+    if report.score is not None:
+        teller.say(f"{'score:':<13} {report.score:.4f}, {_score_name(report, model)}")
+    if report.brier is not None:
+        teller.say(
+            f"{'calibration:':<13} Brier score {report.brier:.4f} of the probabilities of rows left out"
+        )
+    console = Console(highlight=False, markup=False)
+    for table in _tables(model, report):
+        console.print(_grid(table))
+
+
+def _grid(table: TableOfRows) -> Grid:
+    grid = Grid(title=table.heading, title_justify="left", box=None, pad_edge=False)
+    for column in table.columns:
+        grid.add_column(column, overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(str(cell) for cell in row))
+    return grid
+
+
+def _tables(model: Any, report: Report) -> list[TableOfRows]:
+    tables = []
+    value = "lead of the label" if hasattr(model, "classes_") else "value less expected"
+    if report.influential:
+        tables.append(
+            TableOfRows(
+                "Rows that matter most",
+                "Without the row, the decision at its own place changes by so much.",
+                ("id", "label", "without the row", "change"),
+                [(row.id, row.label, row.expected, f"{row.value:.3f}") for row in report.influential],
+            )
+        )
+    if report.suspects:
+        tables.append(
+            TableOfRows(
+                "Rows that look mislabelled" if hasattr(model, "classes_") else "Rows that fit least",
+                "What the model says when the row is left out, farthest from its label first.",
+                ("id", "label", "without the row", value),
+                [(row.id, row.label, row.expected, f"{row.value:+.3f}") for row in report.suspects],
+            )
+        )
+    lines = [
+        (event.time.replace("T", " ")[:19], f"{_ACTIONS[event.action]} {event.rows} rows", event.left or "")
+        for event in Record.of(model).history.events
+    ]
+    tables.append(
+        TableOfRows(
+            "History",
+            "Requests by count and time (UTC). Ids of forgotten rows are not kept, nor are lines whose rows "
+            "are all gone.",
+            ("time", "request", "still held"),
+            lines,
+        )
+    )
+    return tables
+
+
+def _page(model: Any, report: Report, path: Path) -> Facts:
+    certificate = report.certificate
+    figures = [(f"{model.ids_.size:,}", "rows held")]
+    if report.score is not None:
+        score = f"{report.score:.1%}" if hasattr(model, "classes_") else f"{report.score:.3f}"
+        figures.append((score, _score_name(report, model)))
+    figures.append(
+        (f"{certificate.residual:.0e}", f"residual of the certificate: {certificate.status.value}")
+    )
+    if report.brier is not None:
+        figures.append((f"{report.brier:.3f}", "Brier score of the probabilities, rows left out"))
+    proof = [
+        ("status", f"{certificate.status.value}: {certificate.status.advice}"),
+        ("residual", f"{certificate.residual:.2e}, bounded by tol = {model.tol:g}"),
+        ("duality gap", f"{certificate.gap:.2e}: no model has a lower objective by more than that"),
+        ("objective", f"{certificate.objective:.8g}"),
+    ]
+    what = TableOfRows("What the model is", "", ("", ""), _what(model))
+    shown = TableOfRows(
+        "Certificate", "Computed from the rows and the answer, never by the solver.", ("", ""), proof
+    )
+    return Facts(
+        title=path.name,
+        summary=f"{type(model).__name__} with {model.kernel} kernel, {model.ids_.size} rows.",
+        figures=figures,
+        about=what,
+        tables=[shown, *_tables(model, report)],
+        calibration=report.shares,
+        calibration_text=_WHICH_ROWS,
+        margins=report.margins if hasattr(model, "classes_") else None,
+    )
+
+
+def _facts(model: Any, report: Report, path: Path, html: Path | None) -> dict[str, Any]:
+    history = Record.of(model).history
+    return {
+        "model": str(path),
+        "page": None if html is None else str(html),
+        "estimator": type(model).__name__,
+        "parameters": {name: str(value) for name, value in model.get_params(deep=False).items()},
+        "rows": int(model.ids_.size),
+        "support": int(model.support_.size),
+        "columns": int(model.n_features_in_),
+        "classes": model.classes_ if hasattr(model, "classes_") else None,
+        "C": model.C_,
+        "gamma": model.gamma_ if hasattr(model, "gamma_") else None,
+        "solver": model.solver_,
+        "solver_reason": model.solver_reason_,
+        "certificate": facts_of(report.certificate),
+        "loo_score": report.score,
+        "loo_is_exact": report.is_exact,
+        "brier": report.brier,
+        "influential": [asdict(row) for row in report.influential],
+        "suspects": [asdict(row) for row in report.suspects],
+        "history": [asdict(event) for event in history.events],
+    }

@@ -1,0 +1,222 @@
+"""Model files: one file a model, without pickle, that never runs code.
+
+Format, version 1
+-----------------
+All numbers are little-endian.
+
+========  ==================================================================================
+bytes     what
+========  ==================================================================================
+0-15      ``squaresvm model`` and a line feed
+16-19     version of the format, unsigned
+20-27     n, length of the header in bytes, unsigned
+28-59     SHA-256 of all other bytes of the file, in their order
+60-...    header: one JSON object of n bytes in ASCII, padded with blanks to a multiple of 64
+...       arrays in the order of the header's ``arrays``, each padded with zeros to a multiple of 64
+========  ==================================================================================
+
+``arrays`` maps the name of each array to its ``dtype`` (a NumPy code of numbers, flags or strings of fixed
+width), ``shape`` (two extents at most) and ``order`` (C or F). Their sizes and the header's must add up to
+that of the file. The rest of the header:
+
+=============================  =============================================================
+name                           what
+=============================  =============================================================
+``squaresvm``                  version of the package that wrote the file
+``estimator, parameters``      class and constructor parameters
+``settings``                   the numbers that those stood for at `fit`
+``n_features, feature_names``  columns
+``sparse``                     whether the rows are ``data, indices, indptr`` or ``rows``
+``labels_are_objects``         whether the labels ``y`` were Python strings
+``ids``                        null: see the array ``ids``; else a list of integers and strings
+``arrivals``                   the next arrival number; null where the caller gave ids
+``solver, reason``             which solver, and why
+``n_iter, outcome``            of the solver; the solution itself is ``beta`` or ``primal``, and ``bias``
+``factor``                     null, or what the array ``factor`` is: its ``form`` and ``jitter``
+``window``                     null, or the ``size`` of a `Window`; its ``times`` are an array
+``preparation``                null, or how the command line made rows from columns of a table
+``history``                    [action, time, rows, rows left] of each request
+=============================  =============================================================
+
+A certificate is not stored: it is computed from rows and solution when it is asked for, so that a loaded
+model proves itself. What a callback or ``trace=True`` collected is not stored either.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from squaresvm._version import __version__
+from squaresvm.estimators.updating import Updating
+from squaresvm.files import container
+from squaresvm.files.columns import with_columns
+from squaresvm.files.decoding import decode
+from squaresvm.files.encoding import ESTIMATORS, encode
+from squaresvm.files.errors import ModelFileError
+from squaresvm.files.history import Event, History
+from squaresvm.preparation import Preparation
+from squaresvm.window import Window
+
+__all__ = ["Event", "History", "ModelFileError", "Record", "load", "save", "with_columns"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a file holds beside the model.
+
+    Parameters
+    ----------
+    history : History
+    preparation : Preparation or None
+    """
+
+    history: History = field(default_factory=History)
+    preparation: Preparation | None = None
+
+    @classmethod
+    def of(cls, model: Any) -> Record:
+        """Return what came with a model when it was loaded, or was attached to it."""
+        found: Record = model.__dict__.get("_record") or cls()
+        return found
+
+    def attach(self, model: Any) -> None:
+        """Have this saved with the model."""
+        model._record = self
+
+
+def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False) -> None:
+    """Save a fitted model to one file.
+
+    Nothing of forgotten rows is in the file: the factor is repaired first, as `flush` does. The file is
+    replaced all at once: whoever reads it, or finds it after a crash, has the old one or the new one.
+
+    Parameters
+    ----------
+    model : estimator or Window
+        Fitted. Its kernel must have a name or be precomputed; ids must be numbers or strings.
+    path : path-like
+    factor : bool, default=False
+        Whether to store the Cholesky factor of kernel models with squared loss: m^2 / 2 numbers more, and the
+        first `learn` or `forget` after `load` takes O(m^2) steps in place of O(m^3). Without it the factor is
+        made again when it is needed.
+
+    Raises
+    ------
+    ValueError
+        If the model is not fitted or holds what a file cannot. Nothing has been written then.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import squaresvm
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = squaresvm.LSSVC().fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "iris.model")
+    ...     squaresvm.save(model, path)
+    ...     again = squaresvm.load(path)
+    >>> bool((again.decision_function(X) == model.decision_function(X)).all())
+    True
+    >>> again.forget([3, 17]).remaining
+    148
+    """
+    inner, window, times = model, None, {}
+    if isinstance(model, Window):
+        check_is_fitted(model)
+        inner, window = model.estimator_, {"size": float(model.size)}
+        times = {} if model.times_ is None else {"times": model.times_}
+    if ESTIMATORS.get(type(inner).__name__) is not type(inner):
+        raise ValueError(
+            f"a {type(inner).__name__} cannot be saved: {', '.join(ESTIMATORS)} and Windows of them can"
+        )
+    check_is_fitted(inner)
+    record = Record.of(model)
+    if record.preparation is not None:
+        inner, record = _pruned(inner, record.preparation, record.history)
+    header, arrays = encode(inner, factor=factor)
+    header |= {
+        "squaresvm": __version__,
+        "window": window,
+        "preparation": None if record.preparation is None else record.preparation.to_json(),
+        "history": record.history.of(inner.ids_.size).to_json(),
+    }
+    container.write(path, header, arrays | times)
+
+
+def _pruned(model: Updating, preparation: Preparation, history: History) -> tuple[Updating, Record]:
+    """Return model and record without levels that no row has any more."""
+    if preparation.n_columns != model.n_features_in_:
+        return model, Record(history)
+    rest, sources = preparation.without_unused_levels(model._state.rows.X)
+    if sources.size == preparation.n_columns:
+        return model, Record(history, preparation)
+    return with_columns(model, sources), Record(history, rest)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a model from a file that `save` wrote. No code runs, whatever the file says.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    estimator or Window
+        As it was saved: it predicts the same values in every bit, and learns and forgets.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, cut short, of a newer version, or no model file. A ValueError.
+    OSError
+        If it cannot be read.
+    """
+    header, arrays = container.read(path)
+    try:
+        model = decode(header, arrays)
+        record = Record(History.from_json(header["history"]), _preparation(header, model))
+        if record.history.held != model.ids_.size:
+            raise ValueError("its history does not account for its rows")
+        held = _windowed(header, arrays, model)
+    except KeyError as error:
+        raise ModelFileError(f"{path}: does not describe a model: {error} is missing") from None
+    except (ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise ModelFileError(f"{path}: does not describe a model: {_one_line(error)}") from None
+    record.attach(held)
+    return held
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _preparation(header: dict[str, Any], model: Updating) -> Preparation | None:
+    if header["preparation"] is None:
+        return None
+    preparation = Preparation.from_json(header["preparation"])
+    if preparation.n_columns != model.n_features_in_ or model._is_precomputed:
+        raise ValueError("its preparation makes other columns than its rows have")
+    return preparation
+
+
+def _windowed(header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]], model: Updating) -> Any:
+    if header["window"] is None:
+        return model
+    size = header["window"]["size"]
+    window = Window(clone(model), size if isinstance(size, float) and size != int(size) else int(size))
+    times = arrays.get("times")
+    if times is not None and (times.shape != model.ids_.shape or np.any(np.diff(times) < 0)):
+        raise ValueError("its times do not fit its rows")
+    window._check_size(times is not None)
+    window._replace(model, times)
+    return window

@@ -1,0 +1,110 @@
+"""What became of a model, in counts and times: never an id, and no line for rows that are all gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from squaresvm.typing import IntArray
+
+__all__ = ["Event", "History"]
+
+_BRINGS = ("train", "learn", "save")
+_ACTIONS = (*_BRINGS, "forget")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One request.
+
+    Parameters
+    ----------
+    action : {'train', 'learn', 'save', 'forget'}
+        'save' stands for all that happened in Python before the model was first saved.
+    time : str
+        Of the request, UTC, in seconds.
+    rows : int
+        Rows that came or went.
+    left : int
+        Of the rows that came, those still held; 0 for a request to forget.
+    """
+
+    action: str
+    time: str
+    rows: int
+    left: int
+
+
+@dataclass(frozen=True)
+class History:
+    """Requests in the order in which they came.
+
+    Rows are held in the order of their arrival, so that counts are enough to tell which request brought
+    which rows. When the last row of a request is forgotten, its line is too.
+
+    Parameters
+    ----------
+    events : tuple of Event
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.files import History
+    >>> history = History().brought("train", 10).brought("learn", 1).forgot(np.array([10]))
+    >>> [(event.action, event.rows) for event in history.events]
+    [('train', 10), ('forget', 1)]
+    """
+
+    events: tuple[Event, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """Rows that are held, by this account."""
+        return sum(event.left for event in self.events)
+
+    def brought(self, action: str, count: int) -> History:
+        """Return the history with a request that brought rows."""
+        return History((*self.events, Event(action, _now(), count, count)))
+
+    def forgot(self, positions: IntArray) -> History:
+        """Return the history with a request that removed the rows at `positions` among those held."""
+        ends = np.cumsum([event.left for event in self.events])
+        gone = np.bincount(np.searchsorted(ends, positions, side="right"), minlength=len(self.events))
+        rest = [
+            replace(event, left=event.left - int(lost)) for event, lost in zip(self.events, gone, strict=True)
+        ]
+        kept = [event for event in rest if event.left or event.action == "forget"]
+        return History((*kept, Event("forget", _now(), int(positions.size), 0)))
+
+    def of(self, count: int) -> History:
+        """Return a history that accounts for `count` rows: this one, or one line where it does not."""
+        return self if self.held == count else History().brought("save", count)
+
+    def to_json(self) -> list[list[Any]]:
+        """Return the history as JSON."""
+        return [[event.action, event.time, event.rows, event.left] for event in self.events]
+
+    @classmethod
+    def from_json(cls, lines: Any) -> History:
+        """Return the history from JSON; a ValueError where it is none."""
+        if not isinstance(lines, list):
+            raise ValueError("its history is no list")
+        return cls(tuple(_event(line) for line in lines))
+
+
+def _event(line: Any) -> Event:
+    if not isinstance(line, list) or len(line) != 4:
+        raise ValueError("a line of its history is incomplete")
+    action, time, rows, left = line
+    counts = type(rows) is int and type(left) is int and 0 <= left <= rows
+    if action not in _ACTIONS or not isinstance(time, str) or not counts:
+        raise ValueError("a line of its history makes no sense")
+    datetime.fromisoformat(time)
+    return Event(action, time, rows, left)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
