@@ -288,8 +288,9 @@ def _feature(table: Table, column: Column, scale: bool) -> Feature:
     if not scale:
         return Number(column.name, 0.0, 1.0, mean)
     # Rounding leaves a deviation that is not quite zero of a column that is constant.
-    constant = deviation <= 8.0 * np.finfo(np.float64).eps * abs(mean)
-    return Number(column.name, mean, 1.0 if constant else deviation, mean)
+    if deviation <= 8.0 * np.finfo(np.float64).eps * abs(mean):
+        return Number(column.name, float(present[0]), 1.0, float(present[0]))
+    return Number(column.name, mean, deviation, mean)
 
 
 def _category(table: Table, column: Column) -> Category:

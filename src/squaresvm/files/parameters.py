@@ -57,7 +57,7 @@ def decode_parameters(encoded: dict[str, Any]) -> dict[str, Any]:
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = _mapping(parameters["class_weight"])
     for name, value in parameters.items():
-        if name not in ("solver", "class_weight"):
+        if name != "solver" and not (name == "class_weight" and isinstance(encoded[name], list)):
             scalar(value, name)
     return parameters
 
