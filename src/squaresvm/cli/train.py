@@ -123,7 +123,6 @@ def train(
     columns = TableOptions(label, id, weight, tuple(ignore or ()), tuple(category or ()), scale, missing)
     with teller.working(f"Reading {data}"):
         rows = training_rows(data, columns, regression=regression)
-    teller.say(f"Data: {_described(rows, regression)}")
     start = time.perf_counter()
     try:
         with teller.working(f"Fitting {rows.y.size} rows"):
@@ -137,6 +136,7 @@ def train(
     Record(History().brought("train", int(rows.y.size)), rows.preparation).attach(model)
     with teller.working(f"Writing {output}"), locked(output):
         squaresvm.save(model, output, factor=factor)
+    teller.say(f"Data: {_described(rows, regression)}")
     _report(teller, model, rows, output, seconds, loo)
     teller.end(model.certificate_)
 

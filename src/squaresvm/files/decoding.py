@@ -159,6 +159,8 @@ def _state(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     if held.size == 0:
         raise ValueError("all of its rows have weight zero")
     check_costs(settings.C, weights[held], held)
+    if settings.kernel is not None:
+        settings.kernel.check_range(rows.X)
     classes = find_classes(rows.y[held], settings)
     columns = 1 if classes is None or classes.size == 2 else int(classes.size)
     solution = _solution(header, arrays, settings, (held.size, rows.n_columns, columns))
