@@ -158,7 +158,7 @@ def reheaded(rng: random.Random, originals: list[bytes]) -> bytes:
             if rng.random() < 0.15:
                 del place[key]
             else:
-                place[key] = rng.choice(ODD)
+                place[key] = copy.deepcopy(rng.choice(ODD))
             break
     return forged.sealed(header, body)
 

@@ -39,6 +39,7 @@ th, td { text-align: left; padding: .35rem .9rem .35rem 0; border-bottom: 1px so
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } tr:last-child td { border-bottom: 0; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 11px; }
+@media (max-width: 30rem) { svg text { font-size: 19px; } }
 code { font-size: .92em; }
 .pairs td { white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
 .pairs td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }

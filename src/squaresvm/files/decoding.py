@@ -22,6 +22,9 @@ from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["decode"]
 
+#: Columns of sparse rows take no bytes in the file, and do in products: no more than 32-bit indices can name.
+_MOST_COLUMNS = 2**31
+
 
 def decode(header: dict[str, Any], arrays: Arrays) -> Updating:
     """Return the estimator that header and arrays describe.
@@ -119,7 +122,7 @@ def _dense(arrays: Arrays, count: int) -> Matrix:
 def _sparse(header: dict[str, Any], arrays: Arrays, count: int) -> Matrix:
     n, indptr = header["n_features"], _array(arrays, "indptr", "i", (count + 1,))
     data, indices = _array(arrays, "data", "f", (None,)), _array(arrays, "indices", "i", (None,))
-    if type(n) is not int or not 0 < n < 2**62:
+    if type(n) is not int or not 0 < n < _MOST_COLUMNS:
         raise ValueError("its number of columns is impossible")
     if indptr[0] != 0 or indptr[-1] != data.size or indices.size != data.size or np.any(np.diff(indptr) < 0):
         raise ValueError("its sparse rows do not fit together")

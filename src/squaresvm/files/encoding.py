@@ -118,6 +118,8 @@ def _rows(rows: Rows) -> Arrays:
     base = rows.base
     arrays: Arrays = {"y": _packed(rows.y, "labels"), "weights": rows.weights}
     if sp.issparse(base):
+        if base.shape[1] >= 2**31:
+            raise ValueError("sparse rows of 2^31 columns or more cannot be saved")
         return arrays | {"data": base.data, "indices": base.indices, "indptr": base.indptr}
     return arrays | {"rows": base}
 
