@@ -220,6 +220,19 @@ class TestPredict:
         assert lines[0] == "label,p(no),p(yes)"
         assert len(lines) == 61
 
+    def test_model_of_a_data_frame(self, tmp_path):
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame(RNG.normal(size=(20, 3)), columns=["a", "b", "c"])
+        model, path, data = squaresvm.LSSVC(), tmp_path / "m", tmp_path / "t.csv"
+        squaresvm.save(model.fit(frame, np.arange(20) % 2), path)
+        frame[["c", "a", "b"]].to_csv(data, index=False)
+        done = run("predict", path, data)
+        assert done.stdout.split() == [str(label) for label in model.predict(frame)]
+        assert done.stderr == ""
+        assert "comes from Python" in run("learn", path, data, code=2).stderr
+        squaresvm.save(squaresvm.LSSVC().fit(frame.to_numpy(), np.arange(20) % 2), path)
+        assert "rows without names" in run("predict", path, data, code=2).stderr
+
     def test_unknown_level(self, tmp_path, model):
         other = tmp_path / "other.csv"
         other.write_text("age,town,income\n30,Rom,2500\n")

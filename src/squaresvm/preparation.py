@@ -142,6 +142,11 @@ class Preparation:
             prepared._check_missing(table, column)
         return prepared
 
+    @classmethod
+    def plain(cls, names: Iterable[str]) -> Preparation:
+        """Return a preparation that takes numbers as they are, from columns of the given names."""
+        return cls(tuple(Number(str(name), 0.0, 1.0, 0.0) for name in names), label="")
+
     @property
     def feature_names(self) -> list[str]:
         """Names of the columns that rows have: levels stand behind an equals sign."""

@@ -78,8 +78,9 @@ def new_rows(path: Path, model: Any) -> tuple[Any, Data]:
         y = table.y.astype(np.float64) if regression else _like_classes(table.y, model, path)
         return _wide_enough(model, table), Data(_padded(table.X, model.n_features_in_), y)
     assert preparation is not None
-    if preparation.label not in table.columns:
-        table.column(preparation.label, "label column")
+    if Record.of(model).preparation is None:
+        raise BadInputError(f"{path}: the model comes from Python, and so must the rows that it learns")
+    table.column(preparation.label, "label column")
     new = preparation.unknown_levels(table)
     if new:
         preparation, sources = preparation.with_levels(new)
@@ -104,6 +105,8 @@ def query_rows(path: Path, model: Any) -> tuple[Any, Matrix, list[str]]:
         f"{path}: column {name!r} has a level {level!r} that the model does not know: coded as zeros"
         for name, level in preparation.unknown_levels(table)
     ]
+    # The columns have been put in order by their names: rows without names are right from here on.
+    model.__dict__.pop("feature_names_in_", None)
     return model, preparation.rows(table), notes
 
 
@@ -116,9 +119,12 @@ def _preparation_for(table: Table | SparseRows, model: Any) -> Preparation | Non
         if model.kernel == "precomputed":
             raise BadInputError(f"{table.path}: the model has a precomputed kernel: use it from Python")
         return None
-    if preparation is None:
+    if preparation is not None:
+        return preparation
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or model.kernel == "precomputed":
         raise BadInputError(f"{table.path}: is a table, and the model was trained on rows without names")
-    return preparation
+    return Preparation.plain(names)
 
 
 def _wide_enough(model: Any, table: SparseRows) -> Any:
