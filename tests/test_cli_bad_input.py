@@ -94,6 +94,8 @@ class TestData:
         )
         assert self.command(folder, command, folder / "folder") == f"{folder / 'folder'}: is a folder"
         assert self.command(folder, command, "/dev/null") == "/dev/null: is not a regular file"
+        os.mkfifo(folder / "pipe")
+        assert self.command(folder, command, folder / "pipe") == f"{folder / 'pipe'}: is not a regular file"
 
     def test_no_label(self, folder, command):
         path = put(folder, "a,b\n1,x\n2,y\n")
@@ -176,6 +178,17 @@ class TestTrain:
         assert refused(folder, "train", data, "-o", nowhere) == f"{nowhere.parent}: no such folder"
         assert refused(folder, "train", data, "-o", "/dev/null") == "/dev/null: is not a regular file"
 
+    def test_input_and_output_are_one_file(self, folder):
+        data, model = folder / "good.csv", folder / "good.model"
+        for arguments in (
+            ("train", data, "-o", data),
+            ("predict", model, data, "-o", model),
+            ("predict", model, data, "-o", data),
+            ("inspect", model, "--html", model),
+        ):
+            said = refused(folder, *arguments)
+            assert said == f"{arguments[-1]}: would be replaced by what is made from it: name another file"
+
     @pytest.mark.parametrize("options", [["--label", "a"], ["--id", "a"], ["--ignore", "a"]])
     def test_columns_of_a_libsvm_file(self, folder, options):
         path = put(folder, "1 1:2\n-1 2:1\n")
@@ -230,6 +243,8 @@ class TestModel:
     def test_no_file(self, folder, command):
         assert self.command(folder, command, folder / "x") == f"{folder / 'x'}: no such file or folder"
         assert self.command(folder, command, folder / "folder") == f"{folder / 'folder'}: is a folder"
+        os.mkfifo(folder / "pipe")
+        assert self.command(folder, command, folder / "pipe") == f"{folder / 'pipe'}: is not a regular file"
 
 
 class TestForget:

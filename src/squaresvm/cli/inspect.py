@@ -51,7 +51,7 @@ def inspect(
     """
     teller = Teller(as_json)
     if html is not None:
-        check_place(html)
+        check_place(html, model_path)
     model = open_model(model_path)
     try:
         with teller.working("Leaving each row out"):

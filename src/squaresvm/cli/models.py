@@ -55,8 +55,17 @@ class KernelName(StrEnum):
     LAPLACIAN = "laplacian"
 
 
-def check_place(path: Path) -> None:
-    """Raise a BadInputError unless a file can be put there: better before long work than after it."""
+def check_place(path: Path, *inputs: Path) -> None:
+    """Raise a BadInputError unless a file can be put there: better before long work than after it.
+
+    Parameters
+    ----------
+    path : Path
+    *inputs : Path
+        Files that must not be replaced.
+    """
+    if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
+        raise BadInputError(f"{path}: would be replaced by what is made from it: name another file")
     if path.is_dir():
         raise BadInputError(f"{path}: is a folder")
     if not path.parent.is_dir():

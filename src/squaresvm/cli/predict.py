@@ -17,6 +17,9 @@ from squaresvm.files.atomic import replacing
 
 __all__ = ["predict"]
 
+#: Unknown levels that are told one by one.
+_NOTES = 5
+
 
 def predict(
     model_path: ModelPath,
@@ -34,14 +37,16 @@ def predict(
     """Predict the label or value of each row, one a line, in the order of DATA."""
     teller = Teller(as_json)
     if output is not None:
-        check_place(output)
+        check_place(output, model_path, data)
     model = open_model(model_path)
     if proba and not hasattr(model, "predict_proba"):
         raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no probabilities")
     with teller.working(f"Reading {data}"):
         model, X, notes = query_rows(data, model)
-    for note in notes:
+    for note in notes[:_NOTES]:
         teller.note(note)
+    if len(notes) > _NOTES:
+        teller.note(f"{data}: {len(notes) - _NOTES} more levels that the model does not know")
     try:
         with teller.working(f"Predicting {X.shape[0]} rows"):
             labels = model.predict(X)

@@ -103,7 +103,7 @@ def train(
     """
     teller = Teller(as_json)
     output = Path(data.name).with_suffix(".model") if output is None else output
-    check_place(output)
+    check_place(output, data)
     if missing not in MISSING_RULES:
         raise BadInputError(f"--missing must be one of {', '.join(MISSING_RULES)}; got {missing!r}")
     if tune and estimator not in (Estimator.LSSVC, Estimator.LSSVR):

@@ -66,7 +66,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     handle = None
     while fcntl is not None and handle is None:
         try:
-            handle = os.open(path, os.O_RDONLY)
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would wait for a writer.
         except OSError:
             break
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -123,11 +123,11 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nda
     OSError
         If it cannot be read.
     """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # To open a pipe would wait for a writer.
+        raise ModelFileError(f"{path}: is not a regular file")
     with open(path, "rb") as file:
-        info = os.fstat(file.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise ModelFileError(f"{path}: is not a regular file")
-        return _Reader(Path(path), file, info.st_size).read()
+        return _Reader(Path(path), file, os.fstat(file.fileno()).st_size).read()
 
 
 class _Reader:

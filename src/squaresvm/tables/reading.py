@@ -46,9 +46,10 @@ def read(path: str | os.PathLike[str]) -> Table | SparseRows:
         If it cannot be read.
     """
     path = Path(path)
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # To open a pipe would wait for a writer.
+        raise TableError(f"{path}: is not a regular file")
     with open(path, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise TableError(f"{path}: is not a regular file")
         try:
             return _contents(path, _unpacked(file))
         except (EOFError, gzip.BadGzipFile, zlib.error):
