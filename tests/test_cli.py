@@ -63,7 +63,7 @@ def model(tmp_path, table):
 class TestTrain:
     def test_says_what_it_did(self, tmp_path, table):
         said = run("train", table, "-o", tmp_path / "m", "--id", "name").stdout
-        assert "Data: 60 rows, 4 columns (2 numbers, 1 categories of 2 levels)" in said
+        assert "Data: 60 rows, 4 columns (2 numbers, 1 category of 2 levels)" in said
         for words in ("Fit: ", "solver 'direct'", "Certificate: converged", "leave-one-out accuracy: 0."):
             assert words in said
         assert said.endswith(f"Model: {tmp_path / 'm'}\n")
@@ -313,7 +313,7 @@ class TestInspect:
         for words in (
             "LSSVC, squared loss, free bias",
             "rbf, C = 5, gamma = ",
-            "2 numbers, 1 categories of 2 levels",
+            "2 numbers, 1 category of 2 levels",
             "exact leave-one-out accuracy",
             "Brier score",
             "Rows that matter most",

@@ -13,10 +13,9 @@ from rich.table import Table as Grid
 
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import ModelPath, check_place, open_model
-from squaresvm.cli.telling import AsJson, Teller, facts_of
+from squaresvm.cli.telling import AsJson, Teller, columns_of, counted, facts_of
 from squaresvm.files import Record
 from squaresvm.page import Facts, TableOfRows, render, write_atomically
-from squaresvm.preparation import Category
 from squaresvm.report import Report, examine
 
 __all__ = ["inspect"]
@@ -94,10 +93,7 @@ def _columns(model: Any) -> str:
     preparation = Record.of(model).preparation
     if preparation is None:
         return str(model.n_features_in_)
-    levels = [feature for feature in preparation.features if isinstance(feature, Category)]
-    numbers = len(preparation.features) - len(levels)
-    coded = sum(feature.width for feature in levels)
-    return f"{model.n_features_in_}: {numbers} numbers, {len(levels)} categories of {coded} levels"
+    return f"{model.n_features_in_}: {columns_of(preparation)}"
 
 
 def _score_name(report: Report, model: Any) -> str:
@@ -151,7 +147,11 @@ def _tables(model: Any, report: Report) -> list[TableOfRows]:
             )
         )
     lines = [
-        (event.time.replace("T", " ")[:19], f"{_ACTIONS[event.action]} {event.rows} rows", event.left or "")
+        (
+            event.time.replace("T", " ")[:19],
+            f"{_ACTIONS[event.action]} {counted(event.rows, 'row')}",
+            event.left or "",
+        )
         for event in Record.of(model).history.events
     ]
     tables.append(
@@ -189,7 +189,7 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
     )
     return Facts(
         title=path.name,
-        summary=f"{type(model).__name__} with {model.kernel} kernel, {model.ids_.size} rows.",
+        summary=f"{type(model).__name__} with {model.kernel} kernel, {counted(model.ids_.size, 'row')}.",
         figures=figures,
         about=what,
         tables=[shown, *_tables(model, report)],

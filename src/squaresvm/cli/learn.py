@@ -12,7 +12,7 @@ import squaresvm
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import ModelPath, open_model
 from squaresvm.cli.rows import new_rows
-from squaresvm.cli.telling import AsJson, Teller, facts_of
+from squaresvm.cli.telling import AsJson, Teller, counted, facts_of
 from squaresvm.cli.train import DATA_HELP
 from squaresvm.files import Record
 from squaresvm.files.atomic import locked
@@ -52,7 +52,7 @@ def learn(
             squaresvm.save(model, model_path, factor=factor)
     certificate = model.certificate_
     held = int(model.ids_.size)
-    teller.say(f"Learned {rows.y.size} rows in {1e3 * seconds:.3g} ms, {held} are held.")
+    teller.say(f"Learned {counted(rows.y.size, 'row')} in {1e3 * seconds:.3g} ms, {held} are held.")
     teller.say(f"Certificate: {certificate}.")
     teller.result(
         {

@@ -14,9 +14,10 @@ from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.cli.failures import NOT_CONVERGED
+from squaresvm.preparation import Category, Preparation
 from squaresvm.solution import Certificate, Status
 
-__all__ = ["AsJson", "Teller", "facts_of"]
+__all__ = ["AsJson", "Teller", "columns_of", "counted", "facts_of"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -68,6 +69,21 @@ class Teller:
         if certificate.status is Status.MAX_ITER:
             self.note(f"not converged: {certificate.status.advice}")
             raise typer.Exit(NOT_CONVERGED)
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """Return a number of things in words: 1 row, 2 rows."""
+    return f"{count} {one}" if count == 1 else f"{count} {several or one + 's'}"
+
+
+def columns_of(preparation: Preparation) -> str:
+    """Return in words what the columns of a table are."""
+    categories = [feature for feature in preparation.features if isinstance(feature, Category)]
+    levels = sum(feature.width for feature in categories)
+    numbers = counted(len(preparation.features) - len(categories), "number")
+    if not categories:
+        return numbers
+    return f"{numbers}, {counted(len(categories), 'category', 'categories')} of {counted(levels, 'level')}"
 
 
 def facts_of(certificate: Certificate) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from squaresvm.choose import SOLVERS
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import Estimator, KernelName, check_place
 from squaresvm.cli.rows import Data, TableOptions, training_rows
-from squaresvm.cli.telling import AsJson, Teller, facts_of
+from squaresvm.cli.telling import AsJson, Teller, columns_of, counted, facts_of
 from squaresvm.files import History, Record
 from squaresvm.files.atomic import locked
-from squaresvm.preparation import MISSING_RULES, Category, Number
+from squaresvm.preparation import MISSING_RULES
 from squaresvm.problem import Loss
 
 __all__ = ["train"]
@@ -192,12 +192,9 @@ def _score(model: Any, teller: Teller) -> float | None:
 
 def _described(rows: Data, regression: bool) -> str:
     m, n = rows.X.shape
-    text = f"{m} rows, {n} columns"
+    text = f"{counted(m, 'row')}, {counted(n, 'column')}"
     if rows.preparation is not None:
-        features = rows.preparation.features
-        numbers = sum(isinstance(feature, Number) for feature in features)
-        levels = sum(feature.width for feature in features if isinstance(feature, Category))
-        text += f" ({numbers} numbers, {len(features) - numbers} categories of {levels} levels)"
+        text += f" ({columns_of(rows.preparation)})"
     if regression:
         return f"{text}, values {rows.y.min():g} to {rows.y.max():g}"
     classes, counts = np.unique(rows.y, return_counts=True)
