@@ -188,7 +188,8 @@ def refilled(rng: random.Random, originals: list[bytes]) -> bytes:
 def use(model: object) -> None:
     """Ask a model for what depends on everything that the file said."""
     inner = getattr(model, "estimator_", model)
-    if inner._is_precomputed or inner.degree > 100:
+    kernel = inner._state.settings.kernel
+    if kernel is None or kernel.degree > 100:
         return
     inner._state.decision(inner._state.rows.take(np.arange(1)))
 

@@ -116,13 +116,13 @@ def _preparation_for(table: Table | SparseRows, model: Any) -> Preparation | Non
     if isinstance(table, SparseRows):
         if preparation is not None:
             raise BadInputError(f"{table.path}: is a LIBSVM file, and the model was trained on a table")
-        if model.kernel == "precomputed":
+        if model._state.settings.kernel is None:
             raise BadInputError(f"{table.path}: the model has a precomputed kernel: use it from Python")
         return None
     if preparation is not None:
         return preparation
     names = getattr(model, "feature_names_in_", None)
-    if names is None or model.kernel == "precomputed":
+    if names is None or model._state.settings.kernel is None:
         raise BadInputError(f"{table.path}: is a table, and the model was trained on rows without names")
     return Preparation.plain(names)
 

@@ -204,7 +204,7 @@ def _preparation(header: dict[str, Any], model: Updating) -> Preparation | None:
     if header["preparation"] is None:
         return None
     preparation = Preparation.from_json(header["preparation"])
-    if preparation.n_columns != model.n_features_in_ or model._is_precomputed:
+    if preparation.n_columns != model.n_features_in_ or model._state.settings.kernel is None:
         raise ValueError("its preparation makes other columns than its rows have")
     return preparation
 
