@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from squaresvm.calibration import Calibration
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 from squaresvm.estimators.state import REQUESTS, State
+from squaresvm.estimators.streamed import StreamedState
 from squaresvm.estimators.updating import Updating
 from squaresvm.factors import CholeskyFactor
 from squaresvm.files.parameters import encode_parameters, encode_settings
@@ -49,6 +50,8 @@ def encode(model: Updating, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
     with REQUESTS:
         model.flush()
         state: State = model._state
+        if isinstance(state, StreamedState):
+            raise ValueError("a model fitted from a stream keeps no rows, and cannot be saved yet")
         settings = encode_settings(state.settings)
         ids, arrays = _ids(state.rows)
         arrays |= _rows(state.rows)
