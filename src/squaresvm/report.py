@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
 from squaresvm.calibration import lead
+from squaresvm.estimators.blocks import labels_of
 from squaresvm.estimators.state import REQUESTS, State
 from squaresvm.estimators.updating import Updating
 from squaresvm.leave_one_out import fixed_set, leave_one_out
@@ -144,7 +145,7 @@ def _of_classes(
     assert state.classes is not None
     y, weights = state.rows.y[state.held], state.weights[state.held]
     codes = np.searchsorted(state.classes, y)
-    predicted = model._labels(state, left_out)
+    predicted = labels_of(state, left_out)
     margins = lead(left_out)[np.arange(y.size), codes]
     p = model._calibrated()[1].probabilities(left_out)
     binary = state.classes.size == 2
