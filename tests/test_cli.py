@@ -183,20 +183,19 @@ class TestTune:
         done = run("train", table, "-o", tmp_path / "m", "--tune", "--estimator", "rlssvc", code=2)
         assert done.stderr == "squaresvm: --tune works with lssvc and lssvr; got rlssvc\n"
 
-    def test_takes_what_the_search_found(self, tmp_path, table, monkeypatch):
-        class Found:
-            def __init__(self, **parameters):
-                assert parameters == {"kernel": "rbf"}
-
-            def fit(self, X, y, sample_weight=None):
-                assert X.shape == (60, 4)
-                self.best_params_ = {"C": 7.5, "gamma": 0.125}
-
-        module = type(sys)("squaresvm.search")
-        module.LSSVCCV = Found
-        monkeypatch.setitem(sys.modules, "squaresvm.search", module)
-        facts = told("train", table, "-o", tmp_path / "m", "--tune", "--id", "name")
-        assert (facts["C"], facts["gamma"]) == (7.5, 0.125)
+    @pytest.mark.parametrize("estimator", ["lssvc", "lssvr"])
+    def test_takes_what_the_search_found(self, tmp_path, table, estimator):
+        options = ["--label", "income"] if estimator == "lssvr" else ["--class-weight", "balanced"]
+        options += ["--id", "name", "--estimator", estimator, "--tune"]
+        facts = told("train", table, "-o", tmp_path / "m", *options)
+        loaded = squaresvm.load(tmp_path / "m")
+        rows = loaded._state.rows
+        search = {"lssvc": squaresvm.LSSVCCV(class_weight="balanced"), "lssvr": squaresvm.LSSVRCV()}[
+            estimator
+        ]
+        search.fit(rows.X, rows.y)
+        assert {"C": facts["C"], "gamma": facts["gamma"]} == search.best_params_
+        assert type(loaded).__name__.lower() == estimator
 
 
 class TestPredict:

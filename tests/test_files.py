@@ -199,6 +199,17 @@ class TestRoundTrip:
         assert loaded._state.settings.solver == solver
         loaded.refit()
 
+    @pytest.mark.parametrize("robust", [2, squaresvm.Robust(rounds=1, c1=1.0, c2=2.0)])
+    def test_robust_weights(self, tmp_path, robust):
+        X, y = data("regression", M, seed=0)
+        y[3] += 50.0
+        model = LSSVR(robust=robust).fit(X, y, sample_weight=np.linspace(0.5, 1.5, M))
+        loaded = again(model, tmp_path)
+        assert_same_model(loaded, model, X)
+        assert loaded.robust == robust
+        assert same(loaded.robust_weights_, model.robust_weights_)
+        assert np.allclose(loaded.refit().predict(X), model.refit().predict(X), rtol=1e-12)
+
     def test_parameters_set_after_fit_are_kept_apart(self, tmp_path):
         X, y = data("binary", M, seed=0)
         model = LSSVC(C=2.0).fit(X, y).set_params(C=7.0, gamma=0.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +24,9 @@ __all__ = ["train"]
 
 #: Rows up to which the leave-one-out score is worth the wait, which is about that of the fit.
 _FEW_ROWS = 4000
+
+#: Parameters that a search takes from the command line as the fit does.
+_SHARED = ("kernel", "degree", "coef0", "tol", "class_weight")
 
 DATA_HELP = "LIBSVM text, CSV with a line of names, or Parquet; plain or gzip."
 
@@ -174,9 +176,11 @@ def _check(model: Any) -> None:
 
 def _tuned(estimator: Estimator, model: Any, rows: Data) -> dict[str, Any]:
     """Return the best C and gamma by exact leave-one-out."""
-    search = import_module("squaresvm.search")
+    from squaresvm import search
+
     searches = {Estimator.LSSVC: "LSSVCCV", Estimator.LSSVR: "LSSVRCV"}
-    found = getattr(search, searches[estimator])(kernel=model.kernel)
+    shared = {name: getattr(model, name) for name in _SHARED if hasattr(model, name)}
+    found = getattr(search, searches[estimator])(**shared)
     found.fit(rows.X, rows.y, sample_weight=rows.weights)
     best: dict[str, Any] = {name: found.best_params_[name] for name in found.best_params_}
     return best

@@ -38,6 +38,8 @@ name                           what
 ``history``                    [action, time, rows, rows left] of each request
 =============================  =============================================================
 
+``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights changed them.
+
 A certificate is not stored: it is computed from rows and solution when it is asked for, so that a loaded
 model proves itself. What a callback or ``trace=True`` collected is not stored either.
 """

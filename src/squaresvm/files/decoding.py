@@ -100,14 +100,15 @@ def _rows(header: dict[str, Any], arrays: Arrays, settings: Settings) -> Rows:
     if y.size == 0:
         raise ValueError("it holds no rows")
     weights = _floats(arrays, "weights", y.size)
-    if weights.min() < 0:
+    given = _floats(arrays, "given", y.size) if "given" in arrays else None
+    if weights.min() < 0 or (given is not None and given.min() < 0):
         raise ValueError("a weight is negative")
     if header["labels_are_objects"] is True:
         y = y.astype(object)
     base = _sparse(header, arrays, y.size) if header["sparse"] is True else _dense(arrays, y.size)
     if settings.kernel is None and base.shape[1] != 0:
         raise ValueError("it has rows and a precomputed kernel")
-    return Rows(base, y, weights, _ids(header, arrays, y.size))
+    return Rows(base, y, weights, _ids(header, arrays, y.size), given=given)
 
 
 def _check_labels(rows: Rows, settings: Settings) -> None:

@@ -120,6 +120,8 @@ def _packed(values: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
 def _rows(rows: Rows) -> Arrays:
     base = rows.base
     arrays: Arrays = {"y": _packed(rows.y, "labels"), "weights": rows.weights}
+    if rows.given is not None:
+        arrays["given"] = rows.given
     if sp.issparse(base):
         if base.shape[1] >= 2**31:
             raise ValueError("sparse rows of 2^31 columns or more cannot be saved")

@@ -12,6 +12,7 @@ from squaresvm.choose import SOLVERS
 from squaresvm.estimators.state import Settings
 from squaresvm.kernels import KERNEL_NAMES, Kernel
 from squaresvm.problem import Bias, Loss
+from squaresvm.robust import Robust
 from squaresvm.solvers.base import Solver
 
 __all__ = ["decode_parameters", "decode_settings", "encode_parameters", "encode_settings", "scalar"]
@@ -41,6 +42,8 @@ def encode_parameters(parameters: dict[str, Any], settings: Settings) -> dict[st
             encoded[name] = _encode_solver(value)
         elif name == "class_weight" and isinstance(value, Mapping):
             encoded[name] = _pairs(value, settings.class_weight)
+        elif isinstance(value, Robust):
+            encoded[name] = {"rounds": int(value.rounds), "c1": float(value.c1), "c2": float(value.c2)}
         elif name == "random_state" and isinstance(value, np.random.RandomState):
             raise ValueError("random_state is a RandomState, which a model file cannot hold: give a seed")
         else:
@@ -56,7 +59,11 @@ def decode_parameters(encoded: dict[str, Any]) -> dict[str, Any]:
     parameters["solver"] = _decode_solver(parameters.get("solver"))
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = _mapping(parameters["class_weight"])
+    if isinstance(parameters.get("robust"), dict):
+        parameters["robust"] = Robust(**parameters["robust"])
     for name, value in parameters.items():
+        if isinstance(value, Robust):
+            continue
         if name != "solver" and not (name == "class_weight" and isinstance(encoded[name], list)):
             scalar(value, name)
     return parameters
