@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -286,7 +287,7 @@ class Cut:
     def __init__(self, data, cuts):
         self.n_features, self.n_columns = N, data.y.shape[1]
         edges = [0, *sorted(cuts), data.y.shape[0]]
-        self.parts = [slice(a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+        self.parts = [slice(a, b) for a, b in pairwise(edges) if a < b]
         self.data = data
 
     def map(self, task):

@@ -338,11 +338,15 @@ class Verify:
         signed, room = y * defect, y * xi
         # h beta > beta / C = xi, so that h matters only where a row is active by less than its defect.
         value = np.where(room > 0.0, signed, np.minimum(signed, 0.0))
-        for row, column in zip(*np.nonzero((room > 0.0) & (room < signed)), strict=True):
-            z = Z[[row]]
-            norm = float((z.multiply(z) if sp.issparse(z) else z * z).sum())
-            h = norm + 1.0 / costs[row] + (1.0 / self.penalty if self.penalty > 0.0 else 0.0)
-            value[row, column] = min(signed[row, column], h * costs[row] * room[row, column])
+        close = (room > 0.0) & (room < signed)
+        rows = np.flatnonzero(close.any(axis=1))
+        if rows.size:
+            some = Z[rows]
+            squares = some.multiply(some) if sp.issparse(some) else some * some
+            h = np.asarray(squares.sum(axis=1)).ravel() + 1.0 / costs[rows]
+            h += 1.0 / self.penalty if self.penalty > 0.0 else 0.0
+            least = np.minimum(signed[rows], (h * costs[rows])[:, None] * room[rows])
+            value[rows] = np.where(close[rows], least, value[rows])
         return np.asarray(np.abs(value).max(axis=0))
 
     def _weighing(
