@@ -1,0 +1,22 @@
+"""Plots of fitted models, in scikit-learn's ``Display`` convention.
+
+``from_estimator`` computes and draws; `plot` draws again, into other axes if wanted. Colours are those of
+Okabe and Ito, which the colour-blind can tell apart, and whatever has a colour has a shape or a line style,
+too. Needs matplotlib: ``pip install 'squaresvm[plot]'``.
+"""
+
+from __future__ import annotations
+
+from squaresvm.plots.c_path import CPathDisplay
+from squaresvm.plots.regions import DecisionRegionDisplay
+from squaresvm.plots.reliability import LooCalibrationDisplay
+from squaresvm.plots.spectrum import SupportSpectrumDisplay
+from squaresvm.plots.trace import TraceDisplay
+
+__all__ = [
+    "CPathDisplay",
+    "DecisionRegionDisplay",
+    "LooCalibrationDisplay",
+    "SupportSpectrumDisplay",
+    "TraceDisplay",
+]
