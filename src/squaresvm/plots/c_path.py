@@ -156,8 +156,11 @@ class CPathDisplay:
             assert self.n_support is not None
             self.support_ax_.plot(self.curves[0].Cs, self.n_support, color="black", marker="s", markersize=4)
             self.support_ax_.set(ylabel="support rows", ylim=(0, 1.08 * max(self.n_support.max(), 1)))
-        columns = 1 + (len(self.curves) > 12)
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=columns)
+        if len(self.curves) == 1:
+            ax.legend(frameon=False)
+        else:
+            columns = 1 + (len(self.curves) > 12)
+            ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=columns)
         return self
 
     def _line(self, ax: Axes, index: int, curve: Curve) -> Any:

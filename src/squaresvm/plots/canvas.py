@@ -76,9 +76,9 @@ def panel_below(ax: Axes, share: float) -> Axes:
         ax.set_position((left, bottom + share * height + gap, width, (1.0 - share) * height - gap))
         below = figure.add_axes((left, bottom, width, share * height), sharex=ax)
     else:
-        upper, lower = place.subgridspec(2, 1, height_ratios=[1.0 - share, share], hspace=0.08)
-        ax.set_subplotspec(upper)
-        below = figure.add_subplot(lower, sharex=ax)
+        parts = place.subgridspec(2, 1, height_ratios=[1.0 - share, share], hspace=0.08)
+        ax.set_subplotspec(parts[0])
+        below = figure.add_subplot(parts[1], sharex=ax)
     figure.sca(current)  # Whoever goes on drawing expects the axes that were current before.
     ax.tick_params(labelbottom=False)
     return below

@@ -165,7 +165,7 @@ class LooCalibrationDisplay:
         label = f"{self.name}, Brier score {self.brier:.3f}"
         (self.line_,) = ax.plot(self.prob_pred, self.prob_true, color=colour(0), marker="o", label=label)
         ax.set(ylim=(-0.03, 1.03), ylabel="share of rows where it is true")
-        ax.legend(loc="upper left", frameon=False)
+        ax.legend(frameon=False)
         self.bars_ = below.hist(
             self.y_prob, bins=_BARS, range=(0.0, 1.0), weights=self.weights, color=colour(0), rwidth=0.9
         )[2]

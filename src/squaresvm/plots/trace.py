@@ -114,9 +114,7 @@ class TraceDisplay:
         self.objective_lines_ = [self._line(ax, column, x, "objective") for column in columns]
         self.residual_lines_ = [self._line(below, column, x, "residual") for column in columns]
         below.axhline(self.tol, color="0.4", linestyle="dotted")
-        below.annotate(
-            "tol", (0.0, self.tol), (3, 3), ("axes fraction", "data"), "offset points"
-        )
+        below.annotate("tol", (0.0, self.tol), (3, 3), ("axes fraction", "data"), "offset points")
         below.set_yscale("log")
         objectives = np.array([step.objective for step in self.trace])
         if objectives.min() > 0.0 and objectives.max() > 30.0 * objectives.min():
