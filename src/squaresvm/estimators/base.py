@@ -409,6 +409,13 @@ class SquareSVM(BaseEstimator):
                 f"the source has {source.n_features} features, but the model was fitted on "
                 f"{self.n_features_in_}"
             )
+        known, given = getattr(self, "feature_names_in_", None), source.feature_names
+        if known is not None and given is not None:
+            for number, (mine, its) in enumerate(zip(known.tolist(), given, strict=True)):
+                if mine != its:
+                    raise ValueError(
+                        f"feature {number} of the source is {its!r}, but the model was fitted on {mine!r} there"
+                    )
         return source.map(task)
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.calibration import Calibration
 from squaresvm.estimators.state import Settings, State, check_costs, find_classes, warn_unless_converged
@@ -115,8 +114,6 @@ def fit_source(
     try:
         survey = _look(source, has_labels, max(_SAMPLE, _SAMPLE_A_FEATURE * n), progress)
         progress.n_rows = source.n_rows or survey.rows
-        if has_labels:
-            check_classification_targets(survey.labels)
         settings = settings_of(_no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
         encoding = _encoding(settings, classes)
@@ -126,7 +123,9 @@ def fit_source(
         kept = None if checkpoint is None else Checkpoint.of(checkpoint, _purpose(settings, survey, n))
         solution = _solve(problem, settings, kept)
         certificate = _certify(problem, solution, settings.tol)
-        calibration = _calibrate(problem, solution, survey.sample, encoding) if has_labels else None
+        calibration = None
+        if has_labels:
+            calibration = _calibrate(problem, solution, survey.sample, encoding, settings.C)
     finally:
         progress.close()
     squared = settings.loss is Loss.SQUARED
@@ -164,7 +163,8 @@ def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Su
         progress(0)
         for part in source.map(Look(has_labels, size)):
             seen += part.rows
-            progress(seen)
+            if seen:  # Zero would begin another pass.
+                progress(seen)
             yield part
 
     return Survey.of(counted(), size)
@@ -190,6 +190,9 @@ def _purpose(settings: Settings, survey: Survey, n_features: int) -> dict[str, A
         "class_weight": {str(label): weight for label, weight in (settings.class_weight or {}).items()},
         "rows": survey.rows,
         "features": n_features,
+        "weights": [f"{weight:.9g}" for weight in survey.weights],
+        "counts": survey.counts.tolist(),
+        "largest value": f"{survey.scale:.9g}",
         "labels": [str(label) for label in survey.labels.tolist()],
     }
 
@@ -242,7 +245,9 @@ def _certify(problem: LinearProblem, solution: Solution, tol: float) -> Certific
     return verdict.certificate(Status.STOPPED if stopped else Status.MAX_ITER)
 
 
-def _calibrate(problem: LinearProblem, solution: Solution, sample: Sample, encoding: Encoding) -> Calibration:
+def _calibrate(
+    problem: LinearProblem, solution: Solution, sample: Sample, encoding: Encoding, C: float
+) -> Calibration:
     """Return the map to probabilities from leave-one-out values of the sample: no pass is needed."""
     w, b = solution.primal, solution.bias
     assert w is not None
@@ -261,7 +266,7 @@ def _calibrate(problem: LinearProblem, solution: Solution, sample: Sample, encod
         # y - f without the row is (y - f) / (1 - C leverage); the sample is of rows that are in the sums.
         values[inside, column] = targets[inside, column] - error[inside] / np.maximum(left, 1e-12)
     codes = np.searchsorted(encoding.classes, sample.y)
-    return Calibration.fit(values, codes, costs)
+    return Calibration.fit(values, codes, costs / C)
 
 
 # Sums that learn and forget ------------------------------------------------------------------------
