@@ -414,7 +414,7 @@ class SquareSVM(BaseEstimator):
             for number, (mine, its) in enumerate(zip(known.tolist(), given, strict=True)):
                 if mine != its:
                     raise ValueError(
-                        f"feature {number} of the source is {its!r}, but the model was fitted on {mine!r} there"
+                        f"feature {number} of the source is {its!r}, but the model was fitted on {mine!r}"
                     )
         return source.map(task)
 
