@@ -14,7 +14,7 @@ from squaresvm._version import __version__
 from squaresvm.files.atomic import replacing
 from squaresvm.typing import FloatArray
 
-__all__ = ["Facts", "TableOfRows", "render", "write_atomically"]
+__all__ = ["Facts", "TableOfRows", "page_of", "render", "write_atomically"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --paper: #fbfaf7; --card: #ffffff;
@@ -43,6 +43,10 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 code { font-size: .92em; }
 .pairs td { white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
 .pairs td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }
+figure { margin: 0 0 1rem; } figcaption { color: var(--soft); font-size: .88rem; }
+.square { max-width: 26rem; border-radius: 8px; }
+.legend { display: flex; flex-wrap: wrap; gap: .25rem 1rem; font-size: .88rem; color: var(--soft); }
+.legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em; }
 """
 
 
@@ -117,12 +121,33 @@ def render(facts: Facts) -> str:
     if facts.margins is not None:
         parts.append(_margins(facts.margins))
     parts.extend(_table(*table) for table in facts.tables)
-    parts.append(f'<p class="soft" style="margin-top:1.5rem">squaresvm {__version__}</p>')
+    return page_of(facts.title, parts)
+
+
+def page_of(title: str, parts: Sequence[str]) -> str:
+    """Return a page in the house style around parts that are HTML already.
+
+    Parameters
+    ----------
+    title : str
+    parts : sequence of str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from squaresvm.page import page_of
+    >>> "<title>A &amp; B</title>" in page_of("A & B", ["<h1>A and B</h1>"])
+    True
+    """
+    foot = f'<p class="soft" style="margin-top:1.5rem">squaresvm {__version__}</p>'
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(facts.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(parts)
+        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join([*parts, foot])
         + "\n</main>\n</body>\n</html>\n"
     )
 

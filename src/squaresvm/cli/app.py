@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from squaresvm._version import __version__
+from squaresvm.cli.bench import bench
 from squaresvm.cli.demo import demo
 from squaresvm.cli.failures import Commands
 from squaresvm.cli.forget import forget
@@ -50,5 +51,5 @@ def _options(
     """Squared-loss support vector machines that learn, forget and prove it."""
 
 
-for command in (train, predict, learn, forget, inspect, demo):
+for command in (train, predict, learn, forget, inspect, bench, demo):
     app.command()(command)

@@ -1,0 +1,19 @@
+"""The papers' tables, reproduced beside today's peers: declared as data, run by one runner."""
+
+from __future__ import annotations
+
+from squaresvm.bench.compare import compare_results
+from squaresvm.bench.report import write_reports
+from squaresvm.bench.runner import ResultsError, read_results, run_tables
+from squaresvm.bench.table import TableFileError, known_tables, load_table
+
+__all__ = [
+    "ResultsError",
+    "TableFileError",
+    "compare_results",
+    "known_tables",
+    "load_table",
+    "read_results",
+    "run_tables",
+    "write_reports",
+]

@@ -1,0 +1,185 @@
+"""Every method that a row may name: ours, and what a user would pick instead.
+
+Peers are imported when a row asks for them. What is not installed raises a `MissingPeerError`, which the
+runner turns into a row that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from squaresvm.typing import FloatArray
+
+__all__ = ["METHODS", "MissingPeerError", "is_peer", "make_method"]
+
+
+class MissingPeerError(ImportError):
+    """Which package a peer needs."""
+
+
+class SquaredHingeSVC:
+    """scikit-learn's SVC at the squared hinge's optimum: its hard margin on K + I/C.
+
+    Parameters
+    ----------
+    C : float
+    kernel : {'linear', 'rbf'}
+    gamma : float
+    """
+
+    def __init__(self, C: float = 1.0, kernel: str = "rbf", gamma: float = 1.0) -> None:
+        self.C, self.kernel, self.gamma = C, kernel, gamma
+
+    def _gram(self, X: FloatArray, Z: FloatArray) -> FloatArray:
+        pairwise = import_module("sklearn.metrics.pairwise")
+        if self.kernel == "linear":
+            return pairwise.linear_kernel(X, Z)
+        return pairwise.rbf_kernel(X, Z, gamma=self.gamma)
+
+    def fit(self, X: FloatArray, y: FloatArray) -> SquaredHingeSVC:
+        """Fit on all rows."""
+        svm = import_module("sklearn.svm")
+        K = self._gram(X, X)
+        K[np.diag_indices_from(K)] += 1.0 / self.C
+        self._rows = X
+        self._model = svm.SVC(kernel="precomputed", C=1e12, cache_size=500).fit(K, y)
+        self.support_ = self._model.support_
+        return self
+
+    def predict(self, X: FloatArray) -> Any:
+        """Return labels."""
+        values = self._gram(X, self._rows[self.support_]) @ self._model.dual_coef_[0]
+        return self._model.classes_[(values + self._model.intercept_[0] > 0).astype(int)]
+
+
+class NystroemRidge:
+    """scikit-learn's Nystroem features with a RidgeClassifier."""
+
+    def __init__(self, C: float = 1.0, gamma: float = 1.0, n_components: int = 300) -> None:
+        features = import_module("sklearn.kernel_approximation")
+        linear = import_module("sklearn.linear_model")
+        make = import_module("sklearn.pipeline").make_pipeline
+        self._model = make(
+            features.Nystroem(gamma=gamma, n_components=n_components, random_state=0),
+            linear.RidgeClassifier(alpha=1.0 / C),
+        )
+
+    def fit(self, X: FloatArray, y: FloatArray) -> NystroemRidge:
+        """Fit, with at most one landmark a row."""
+        self._model[0].n_components = min(self._model[0].n_components, len(y))
+        self._model.fit(X, y)
+        return self
+
+    def predict(self, X: FloatArray) -> Any:
+        """Return labels."""
+        return self._model.predict(X)
+
+
+class KernelRidgeSigns:
+    """scikit-learn's KernelRidge on labels +-1: the squared loss without a bias."""
+
+    def __init__(self, **parameters: Any) -> None:
+        self._model = import_module("sklearn.kernel_ridge").KernelRidge(**parameters)
+
+    def fit(self, X: FloatArray, y: FloatArray) -> KernelRidgeSigns:
+        """Fit values."""
+        self._model.fit(X, y)
+        return self
+
+    def predict(self, X: FloatArray) -> Any:
+        """Return signs."""
+        return np.where(self._model.predict(X) > 0, 1.0, -1.0)
+
+
+class _CommandStyle:
+    """LIBSVM's and LIBLINEAR's own Python, whose parameters are those of their commands."""
+
+    module, train, predict_name = "", "", ""
+
+    def __init__(self, options: str = "") -> None:
+        self.options = options
+        self._package = import_module(self.module)
+
+    def fit(self, X: FloatArray, y: FloatArray) -> _CommandStyle:
+        """Fit all rows."""
+        self._model = getattr(self._package, self.train)(y, X, f"{self.options} -q")
+        return self
+
+    def predict(self, X: FloatArray) -> Any:
+        """Return labels."""
+        zeros = np.zeros(len(X))
+        return np.asarray(getattr(self._package, self.predict_name)(zeros, X, self._model, "-q")[0])
+
+
+class Libsvm(_CommandStyle):
+    """libsvm-official."""
+
+    module, train, predict_name = "libsvm.svmutil", "svm_train", "svm_predict"
+
+    def fit(self, X: FloatArray, y: FloatArray) -> _CommandStyle:
+        """Fit all rows and note the support vectors."""
+        super().fit(X, y)
+        self.support_ = np.asarray(self._model.get_sv_indices()) - 1
+        return self
+
+
+class Liblinear(_CommandStyle):
+    """liblinear-official or liblinear-multicore."""
+
+    module, train, predict_name = "liblinear.liblinearutil", "train", "predict"
+
+
+def _from(module: str, name: str) -> Callable[..., Any]:
+    return lambda **parameters: getattr(import_module(module), name)(**parameters)
+
+
+#: Name in the tables: package to install, and what makes an estimator of the row's parameters.
+METHODS: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    **{
+        name: ("squaresvm", _from("squaresvm", name))
+        for name in ("LSSVC", "RelaxedLSSVC", "ProximalSVC", "LagrangianSVC", "RLSSVC")
+    },
+    "sklearn.LinearSVC": ("scikit-learn", _from("sklearn.svm", "LinearSVC")),
+    "sklearn.SVC": ("scikit-learn", _from("sklearn.svm", "SVC")),
+    "sklearn.SVC on K + I/C": ("scikit-learn", SquaredHingeSVC),
+    "sklearn.KernelRidge": ("scikit-learn", KernelRidgeSigns),
+    "sklearn.RidgeClassifier": ("scikit-learn", _from("sklearn.linear_model", "RidgeClassifier")),
+    "sklearn.RidgeClassifierCV": ("scikit-learn", _from("sklearn.linear_model", "RidgeClassifierCV")),
+    "sklearn.Nystroem": ("scikit-learn", NystroemRidge),
+    "libsvm": ("libsvm-official", Libsvm),
+    "liblinear": ("liblinear-multicore", Liblinear),
+    "neo-ls-svm": ("neo-ls-svm", _from("neo_ls_svm", "NeoLSSVM")),
+    "sklearnex.SVC": ("scikit-learn-intelex", _from("sklearnex.svm", "SVC")),
+}
+
+
+def is_peer(method: str) -> bool:
+    """Return whether a method is not ours."""
+    return METHODS[method][0] != "squaresvm"
+
+
+def make_method(method: str, parameters: Mapping[str, Any]) -> Any:
+    """Return an estimator that is not fitted yet.
+
+    Parameters
+    ----------
+    method : str
+        A key of `METHODS`.
+    parameters : mapping
+        In the method's own words and scale.
+
+    Examples
+    --------
+    >>> from squaresvm.bench.peers import make_method
+    >>> make_method("LSSVC", {"C": 2.0})
+    LSSVC(C=2.0)
+    """
+    package, make = METHODS[method]
+    try:
+        return make(**parameters)
+    except ImportError as error:
+        raise MissingPeerError(f"{package} is not installed ({error})") from None

@@ -1,0 +1,225 @@
+"""How a row is measured: random splits, given files, folds, forgetting, or the solution itself."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from squaresvm.bench.data import DataError, Examples, Loaded, load_data
+from squaresvm.bench.peers import is_peer, make_method
+from squaresvm.bench.pictures import picture_of
+from squaresvm.bench.scaling import Scaling
+from squaresvm.bench.table import DataSet, Row
+from squaresvm.typing import FloatArray
+
+__all__ = ["Measured", "measure"]
+
+#: Multipliers above it are the support vectors "with tolerance" of the LSVM paper.
+_TOLERANCE = 1e-3
+#: Rows of the untimed fit that compiles whatever a method compiles.
+_WARM_ROWS = 200
+
+
+class Measured(NamedTuple):
+    """Values of every repeat by measure, facts about the last fit, and a picture where one is wanted."""
+
+    values: dict[str, list[float]]
+    facts: dict[str, Any]
+    picture: dict[str, Any] | None
+
+
+class _Part(NamedTuple):
+    """Scaled rows to train on and to test on."""
+
+    X: FloatArray
+    y: FloatArray
+    X_test: FloatArray | None
+    y_test: FloatArray | None
+
+
+def measure(row: Row, data: DataSet, protocol: Mapping[str, Any], folder: Path | None) -> Measured:
+    """Run a row as often as its protocol says.
+
+    Parameters
+    ----------
+    row : Row
+    data : DataSet
+    protocol : mapping
+        ``kind`` and its numbers.
+    folder : Path or None
+
+    Returns
+    -------
+    Measured
+    """
+    loaded = _loaded(_Hashed(data), folder)
+    if protocol["kind"] == "forget":
+        return _forgetting(row, loaded.train, data, protocol)
+    values: dict[str, list[float]] = {}
+    model, part = None, None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # What did not converge says so in its facts.
+        for part in _parts(loaded, data, row, protocol):
+            model, found = _fitted(row, part, protocol)
+            for name, value in found.items():
+                values.setdefault(name, []).append(float(value))
+        assert model is not None
+        assert part is not None
+        picture = picture_of(model, part.X, part.y) if row.options.get("picture") else None
+    return Measured(values, _facts(model, part), picture)
+
+
+class _Hashed:
+    """A data set that can be a key: equal names may stand for different sets, so it is by content."""
+
+    def __init__(self, data: DataSet) -> None:
+        self.data, self._key = data, repr(data)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hashed) and self._key == other._key
+
+
+@lru_cache(maxsize=2)
+def _loaded(data: _Hashed, folder: Path | None) -> Loaded:
+    return load_data(data.data, folder)
+
+
+def _parts(loaded: Loaded, data: DataSet, row: Row, protocol: Mapping[str, Any]) -> Iterator[_Part]:
+    kind, repeats, seed = protocol["kind"], protocol.get("repeats", 1), protocol.get("seed", 0)
+    train, test = loaded
+    if kind == "splits":
+        for repeat in range(repeats):
+            order = np.random.default_rng([seed, repeat]).permutation(len(train.y))
+            inside, outside = order[: protocol["train"]], order[protocol["train"] :]
+            yield _scaled(data, _rows(train, inside), _rows(train, outside))
+    elif kind == "folds":
+        from sklearn.model_selection import StratifiedKFold
+
+        for repeat in range(repeats):
+            folds = StratifiedKFold(protocol.get("folds", 10), shuffle=True, random_state=seed + repeat)
+            for inside, outside in folds.split(train.X, train.y):
+                yield _scaled(data, _rows(train, inside), _rows(train, outside))
+    else:
+        limit = row.options.get("rows", protocol.get("rows"))
+        if limit is not None:
+            train = Examples(train.X[:limit], train.y[:limit])
+        scaled = _scaled(data, train, test)
+        for _ in range(repeats):
+            yield scaled
+
+
+def _rows(examples: Examples, chosen: Any) -> Examples:
+    return Examples(examples.X[chosen], examples.y[chosen])
+
+
+def _scaled(data: DataSet, train: Examples, test: Examples | None) -> _Part:
+    X = train.X
+    if np.isnan(X).any() and "impute" not in data.prepare:
+        raise DataError(f"{data.name}: values are missing; prepare with 'impute'")
+    scaling = Scaling.of(X, data.prepare)
+    if test is None:
+        return _Part(scaling(X), train.y, None, None)
+    return _Part(scaling(X), train.y, scaling(test.X), test.y)
+
+
+def _fitted(row: Row, part: _Part, protocol: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
+    parameters = dict(row.parameters)
+    if row.tune:
+        parameters |= _tuned(row, part, protocol)
+    _warm_up(row, part)
+    model = make_method(row.method, parameters)
+    start = time.perf_counter()
+    model.fit(part.X, part.y)
+    found = {"seconds": time.perf_counter() - start}
+    if protocol["kind"] == "points":
+        found |= _solution(model, part)
+    else:
+        found["train"] = 100.0 * np.mean(model.predict(part.X) == part.y)
+    if part.X_test is not None:
+        found["test"] = 100.0 * np.mean(model.predict(part.X_test) == part.y_test)
+    return model, found | _counts(row, model)
+
+
+def _tuned(row: Row, part: _Part, protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that cross-validation inside the training rows finds best."""
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    inner = StratifiedKFold(protocol.get("inner", 5), shuffle=True, random_state=0)
+    search = GridSearchCV(make_method(row.method, row.parameters), dict(row.tune), cv=inner, refit=False)
+    search.fit(part.X, part.y)
+    return dict(search.best_params_)
+
+
+_WARM: set[str] = set()
+
+
+def _warm_up(row: Row, part: _Part) -> None:
+    """Fit a few rows once, so that no time of compiling is taken for one of fitting."""
+    key = f"{row.method} {row.parameters.get('kernel')} {row.parameters.get('solver')}"
+    if key in _WARM:
+        return
+    few = np.concatenate([np.flatnonzero(part.y == label)[: _WARM_ROWS // 2] for label in (1.0, -1.0)])
+    make_method(row.method, row.parameters).fit(part.X[few], part.y[few])
+    _WARM.add(key)
+
+
+def _counts(row: Row, model: Any) -> dict[str, float]:
+    found: dict[str, float] = {}
+    if hasattr(model, "support_"):
+        found["support"] = len(model.support_)
+    if not is_peer(row.method):
+        found["support_over"] = int(np.count_nonzero(np.abs(model.dual_coef_) > _TOLERANCE))
+        found["iterations"] = float(np.max(model.n_iter_))
+    return found
+
+
+def _solution(model: Any, part: _Part) -> dict[str, float]:
+    """Return what describes a linear solution; `coefficient` is that of the first support vector."""
+    w, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+    slack = np.maximum(0.0, 1.0 - part.y * (part.X @ w + b))
+    return {
+        "coefficient": float(np.abs(model.dual_coef_).max()),
+        "bias": b,
+        "norm": float(w @ w),
+        "loss": float(slack @ slack),
+    }
+
+
+def _facts(model: Any, part: _Part) -> dict[str, Any]:
+    facts: dict[str, Any] = {"rows": len(part.y), "columns": int(part.X.shape[1])}
+    if part.y_test is not None:
+        facts["test rows"] = len(part.y_test)
+    if hasattr(model, "certificate_"):
+        facts["solver"] = model.solver_
+        facts["certificate"] = str(model.certificate_)
+    return facts
+
+
+def _forgetting(row: Row, train: Examples, data: DataSet, protocol: Mapping[str, Any]) -> Measured:
+    """Time `forget` of k rows against a refit of the others, the same fit before each."""
+    limit = row.options.get("rows", len(train.y))
+    part = _scaled(data, Examples(train.X[:limit], train.y[:limit]), None)
+    k = int(row.options["forget"])
+    values: dict[str, list[float]] = {"seconds": [], "refit": [], "gain": []}
+    model = make_method(row.method, row.parameters)
+    model.fit(part.X, part.y).forget(range(k))  # What is compiled is compiled now.
+    for _ in range(protocol.get("repeats", 1)):
+        start = time.perf_counter()
+        model.fit(part.X[k:], part.y[k:])
+        refit = time.perf_counter() - start
+        model.fit(part.X, part.y)
+        start = time.perf_counter()
+        model.forget(range(k))
+        seconds = time.perf_counter() - start
+        for name, value in (("seconds", seconds), ("refit", refit), ("gain", refit / seconds)):
+            values[name].append(value)
+    return Measured(values, _facts(model, part), None)

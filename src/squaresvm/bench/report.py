@@ -1,0 +1,252 @@
+"""The results as Markdown and as one self-contained page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from squaresvm._version import __version__
+from squaresvm.bench.judge import agreement
+from squaresvm.bench.plots import curves, regions
+from squaresvm.bench.table import MEASURES
+from squaresvm.page import page_of, write_atomically
+
+__all__ = ["html_report", "markdown_report", "verdict", "write_reports"]
+
+_REPRODUCTION = (
+    "The paper chose parameters on the rows that it reports on. This is a reproduction of its table and no "
+    "estimate of error."
+)
+_STEPS = {
+    "onehot": "one column of 0 and 1 for each level of a category",
+    "impute": "means in place of missing values",
+    "standardise": "mean 0 and variance 1",
+    "unit": "scaled to 0 to 1",
+    "symmetric": "scaled to -1 to 1",
+}
+
+
+def write_reports(results: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write ``report.html`` and ``report.md``.
+
+    Parameters
+    ----------
+    results : mapping
+        From `run_tables` or `read_results`.
+    folder : Path
+
+    Returns
+    -------
+    list of Path
+    """
+    pages = {"report.html": html_report(results), "report.md": markdown_report(results)}
+    for name, text in pages.items():
+        write_atomically(folder / name, text)
+    return [folder / name for name in pages]
+
+
+def markdown_report(results: Mapping[str, Any]) -> str:
+    """Return the results as Markdown."""
+    parts = ["# The papers' tables", _about(results), "", *_overview_markdown(results)]
+    for name, entry in results["tables"].items():
+        parts += [
+            f"## {entry['title']}",
+            "",
+            f"`{name}`: {entry['paper']}, {entry['where']}. {verdict(entry)}",
+        ]
+        parts += ["", *(f"- {remark}" for remark in _remarks(entry)), ""]
+        columns, rows = _grid(entry)
+        parts += [_markdown_line(columns), _markdown_line(["---"] * len(columns))]
+        parts += [_markdown_line(row) for row in rows]
+        parts += [""]
+    parts += ["## Environment", "", *(f"- {key}: {value}" for key, value in _environment(results)), ""]
+    return "\n".join(parts)
+
+
+def html_report(results: Mapping[str, Any]) -> str:
+    """Return the results as one page without any external resource."""
+    overview = [
+        (entry["title"], f"{entry['paper']}, {entry['where']}", verdict(entry))
+        for entry in results["tables"].values()
+    ]
+    parts = [
+        "<h1>The papers' tables</h1>",
+        f'<p class="soft">{html.escape(_about(results))}</p>',
+        f"<section><h2>At a glance</h2>{_html_table(('table', 'source', 'verdict'), overview)}</section>",
+    ]
+    for name, entry in results["tables"].items():
+        notes = "".join(f"<li>{html.escape(remark)}</li>" for remark in _remarks(entry))
+        parts.append(
+            f'<section id="{html.escape(name)}"><h2>{html.escape(entry["title"])}</h2>'
+            f'<p class="soft">{html.escape(entry["paper"])}, {html.escape(entry["where"])}. '
+            f"{html.escape(verdict(entry))}</p>{'<ul>' + notes + '</ul>' if notes else ''}"
+            f"{_pictures(entry)}{_html_table(*_grid(entry))}</section>"
+        )
+    parts.append(f"<section><h2>Environment</h2>{_html_table(('', ''), _environment(results))}</section>")
+    return page_of("The papers' tables", parts)
+
+
+def _about(results: Mapping[str, Any]) -> str:
+    return (
+        f"squaresvm {__version__}, {results['mode']} mode: the papers' figures, ours, and what a user would "
+        "pick instead, measured in one run. Means over repeats, ± standard deviations; seconds are "
+        "those of one fit, medians."
+    )
+
+
+def _overview_markdown(results: Mapping[str, Any]) -> Iterator[str]:
+    yield _markdown_line(("table", "source", "verdict"))
+    yield _markdown_line(("---",) * 3)
+    for entry in results["tables"].values():
+        yield _markdown_line((entry["title"], f"{entry['paper']}, {entry['where']}", verdict(entry)))
+    yield ""
+
+
+def verdict(entry: Mapping[str, Any]) -> str:
+    """Return in words how much of a table agrees with the paper."""
+    words = []
+    counted = agreement(entry)
+    if counted is not None:
+        good, judged, enough = counted
+        need = "" if entry["at_least"] is None else f" ({entry['at_least']} needed)"
+        words.append(
+            f"{'Reproduces' if enough else 'Does not reproduce'}: {good} of {judged} sets agree{need}."
+        )
+    else:
+        words.append("Nothing to judge: times, or a picture.")
+    states = [line["status"] for line in entry["rows"]]
+    for state, text in (
+        ("failed", "failed"),
+        ("limit", "ended at the time limit"),
+        ("missing", "without data or package"),
+        ("left out", "left out in quick mode"),
+    ):
+        if state in states:
+            words.append(f"{states.count(state)} of {len(states)} rows {text}.")
+    return " ".join(words)
+
+
+def _remarks(entry: Mapping[str, Any]) -> list[str]:
+    remarks = [_REPRODUCTION] if entry["tuned_on_test"] else []
+    remarks += entry["remarks"]
+    by_steps: dict[str, list[str]] = {}
+    for name, steps in entry["prepared"].items():
+        words = "; ".join(_STEPS[step] for step in steps) or "as they are"
+        by_steps.setdefault(words, []).append(name)
+    remarks += [f"Columns {words}: {', '.join(names)}." for words, names in by_steps.items()]
+    reasons = dict.fromkeys(f"{line['data']}: {line['differs']}" for line in entry["rows"] if line["differs"])
+    return remarks + list(reasons)
+
+
+def _grid(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return names of columns and cells: ours beside the paper's, the difference where it is judged."""
+    lines = entry["rows"]
+    shown = [name for name in MEASURES if any(_is_shown(line, name) for line in lines)]
+    columns = ["data", "method", "work"]
+    printed = {name for name in shown if any(name in line["paper"] for line in lines)}
+    for name in shown:
+        columns += [MEASURES[name], "paper"] if name in printed else [MEASURES[name]]
+    columns.append("remark")
+    rows = []
+    for line in lines:
+        cells = [line["data"], line["label"], line["work"]]
+        for name in shown:
+            cells.append(_ours(line, name))
+            if name in printed:
+                cells.append(_published(line, name))
+        rows.append([*cells, _remark(line)])
+    return columns, rows
+
+
+def _is_shown(line: Mapping[str, Any], name: str) -> bool:
+    if name in ("support_over", "iterations"):
+        return name in line["paper"]
+    return name in line["summary"] or name in line["paper"]
+
+
+def _ours(line: Mapping[str, Any], name: str) -> str:
+    if name not in line["summary"]:
+        return ""
+    found = line["summary"][name]
+    spread = f" ± {found['std']:.2g}" if found["std"] > 0 and name not in ("seconds", "refit", "gain") else ""
+    value = found["median"] if name in ("seconds", "refit", "gain") else found["mean"]
+    return f"{_short(name, value)}{spread}"
+
+
+def _published(line: Mapping[str, Any], name: str) -> str:
+    if name not in line["paper"]:
+        return ""
+    spread = line["paper"].get(f"{name}_std")
+    return _short(name, line["paper"][name]) + (f" ± {spread:g}" if spread is not None else "")
+
+
+def _short(name: str, value: float) -> str:
+    if name in ("test", "train"):
+        return f"{value:.2f}"
+    if name in ("support", "support_over", "iterations"):
+        return f"{value:.1f}".removesuffix(".0")
+    return f"{value:.4g}" if name not in ("seconds", "refit", "gain") else f"{value:.3g}"
+
+
+def _remark(line: Mapping[str, Any]) -> str:
+    if line["status"] != "done":
+        return f"{line['status']}: {line.get('reason', '')}"
+    words = []
+    for name, verdict in line["verdicts"].items():
+        sign = "agrees" if verdict["agrees"] else "differs"
+        words.append(f"{name} {sign} ({verdict['difference']:+.2g}, {verdict['allowed']:.2g} allowed)")
+    if "not converged" in str(line.get("facts", {}).get("certificate", "")):
+        words.append("not converged")
+    return "; ".join(words)
+
+
+def _pictures(entry: Mapping[str, Any]) -> str:
+    parts = [
+        f"<figure>{regions(line['picture'], line['label'])}<figcaption>{html.escape(line['label'])} "
+        f"{html.escape(line['work'])}</figcaption></figure>"
+        for line in entry["rows"]
+        if line.get("picture")
+    ]
+    plot = entry["plot"]
+    if plot:
+        parts.append(_curves_of(entry, plot["x"], plot.get("y", "seconds"), plot.get("log", True)))
+    return "".join(parts)
+
+
+def _curves_of(entry: Mapping[str, Any], x: str, y: str, log_x: bool) -> str:
+    ours: dict[str, list[tuple[float, float]]] = {}
+    for line in entry["rows"]:
+        if x not in line["at"]:
+            continue
+        if y in line["summary"]:
+            ours.setdefault(line["label"], []).append((line["at"][x], line["summary"][y]["median"]))
+        if y in line["paper"]:
+            ours.setdefault(f"paper: {line['label']}", []).append((line["at"][x], line["paper"][y]))
+    return curves(ours, x_name=x, y_name=MEASURES[y], log_x=log_x)
+
+
+def _environment(results: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = results["environment"]
+    plain = [(key, str(value)) for key, value in found.items() if key != "packages"]
+    return plain + list(found["packages"].items())
+
+
+def _html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td{_class(cell)}>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    head = f"<thead><tr>{head}</tr></thead>" if any(columns) else ""
+    return f'<div class="wide"><table>{head}<tbody>{body}</tbody></table></div>'
+
+
+def _class(cell: str) -> str:
+    if "differs (" in cell or cell.startswith(("failed:", "limit:", "Does not")):
+        return ' class="warn"'
+    return ' class="good"' if "agrees (" in cell or cell.startswith("Reproduces") else ""
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,242 @@
+"""Runs tables row by row, keeps what is finished, and goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from squaresvm._version import __version__
+from squaresvm.bench.judge import judge
+from squaresvm.bench.peers import METHODS, is_peer
+from squaresvm.bench.table import PaperTable, Row
+from squaresvm.bench.worker import InProcess, Worker
+from squaresvm.files.atomic import replacing
+
+__all__ = ["ResultsError", "read_results", "run_tables"]
+
+FORMAT = 1
+#: Seconds that any row may take in quick mode.
+_QUICK_LIMIT = 20.0
+
+
+class ResultsError(ValueError):
+    """What is wrong with a file of results."""
+
+
+def run_tables(
+    tables: Sequence[PaperTable],
+    *,
+    data: Path | None,
+    output: Path,
+    quick: bool = False,
+    isolated: bool = True,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> dict[str, Any]:
+    """Run tables and keep the results in ``results.json`` of the output folder.
+
+    Each finished row is written at once, the file being replaced whole. Rows that an earlier run with the
+    same environment and the same declaration has finished are taken from it.
+
+    Parameters
+    ----------
+    tables : sequence of PaperTable
+    data : Path or None
+        Folder of data sets.
+    output : Path
+        Folder, made where it is not there.
+    quick : bool, default=False
+        Fewer repeats, 20 s a row at most, and without rows that are marked as long.
+    isolated : bool, default=True
+        Whether rows run in a process of their own, where a crash or a limit ends no more than a row.
+    progress : callable, optional
+        Is told rows done, rows in all, and what comes next.
+
+    Returns
+    -------
+    dict
+        What ``results.json`` holds.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / "results.json"
+    environment = environment_now()
+    kept = _finished(path, environment)
+    results: dict[str, Any] = {
+        "format": FORMAT,
+        "mode": "quick" if quick else "full",
+        "environment": environment,
+        "tables": {},
+    }
+    total, done = sum(len(table.rows) for table in tables), 0
+    worker = Worker(data) if isolated else InProcess(data)
+    try:
+        for table in tables:
+            entry = results["tables"][table.name] = _heading(table)
+            for row in table.rows:
+                if progress is not None:
+                    progress(done, total, f"{table.name}: {row.data} {row.label} {row.work}")
+                protocol = {**table.protocol, **(table.quick if quick else {})}
+                key = _key(table, row, protocol, quick)
+                outcome = kept.get(key) or _outcome(worker, table, row, protocol, quick)
+                entry["rows"].append(_line(table, row, key, outcome))
+                done += 1
+                _write(path, results | {"kept": _others(kept, results)})
+    finally:
+        worker.close()
+    _write(path, results)
+    if progress is not None:
+        progress(done, total, "")
+    return results
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Return a file of results.
+
+    Raises
+    ------
+    ResultsError
+        It is none.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{path}: is no JSON ({error})") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT or "tables" not in found:
+        raise ResultsError(f"{path}: holds no results of `squaresvm bench` in format {FORMAT}")
+    return found
+
+
+def environment_now() -> dict[str, Any]:
+    """Return what results depend on beside the code."""
+    packages = {
+        "squaresvm",
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "numba",
+        *(name for name, _ in METHODS.values()),
+    }
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+        "packages": {name: _version_of(name) for name in sorted(packages)},
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"
+
+
+def _version_of(package: str) -> str:
+    if package == "squaresvm":
+        return __version__
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _heading(table: PaperTable) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "paper": table.paper,
+        "where": table.where,
+        "tuned_on_test": table.tuned_on_test,
+        "at_least": table.at_least,
+        "remarks": list(table.remarks),
+        "plot": dict(table.plot),
+        "prepared": {name: list(data.prepare) for name, data in table.data.items()},
+        "rows": [],
+    }
+
+
+def _key(table: PaperTable, row: Row, protocol: Mapping[str, Any], quick: bool) -> str:
+    """Return what names a row's work: change any of it, and the row is run again."""
+    work = {
+        "row": {
+            name: value for name, value in asdict(row).items() if name not in ("paper", "differs", "label")
+        },
+        "data": asdict(table.data[row.data]),
+        "protocol": dict(protocol),
+        "quick": quick,
+        "table": table.name,
+    }
+    return hashlib.sha256(json.dumps(work, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _outcome(
+    worker: Worker | InProcess, table: PaperTable, row: Row, protocol: Mapping[str, Any], quick: bool
+) -> dict[str, Any]:
+    if quick and not row.quick:
+        return {"status": "left out", "reason": "takes too long for quick mode"}
+    limit = min(row.limit, _QUICK_LIMIT) if quick else row.limit
+    return worker.run(row, table.data[row.data], protocol, limit)
+
+
+def _line(table: PaperTable, row: Row, key: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    values: Mapping[str, list[float]] = outcome.get("values", {})
+    summary = {
+        name: {
+            "mean": float(np.mean(numbers)),
+            "std": float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0,
+            "median": float(np.median(numbers)),
+        }
+        for name, numbers in values.items()
+    }
+    return {
+        "key": key,
+        "data": row.data,
+        "method": row.method,
+        "label": row.label,
+        "work": row.work,
+        "peer": is_peer(row.method),
+        "parameters": dict(row.parameters),
+        "tuned": sorted(row.tune),
+        "at": dict(row.at),
+        "paper": dict(row.paper),
+        "differs": row.differs,
+        "summary": summary,
+        "verdicts": {} if is_peer(row.method) else judge(row.paper, summary, table.tolerance),
+        **outcome,
+    }
+
+
+def _finished(path: Path, environment: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return outcomes by key of an earlier run on the same machine with the same versions."""
+    if not path.is_file():
+        return {}
+    found = read_results(path)
+    if found["environment"] != environment:
+        return {}
+    lines = [line for entry in found["tables"].values() for line in entry["rows"]] + found.get("kept", [])
+    names = ("status", "values", "facts", "picture", "reason")
+    return {
+        line["key"]: {name: line[name] for name in names if name in line}
+        for line in lines
+        if line["status"] in ("done", "limit")  # What failed or was missing is tried again.
+    }
+
+
+def _others(kept: Mapping[str, dict[str, Any]], results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return finished rows that this run has not come to yet: a second kill must not lose them."""
+    used = {line["key"] for entry in results["tables"].values() for line in entry["rows"]}
+    return [{"key": key, **outcome} for key, outcome in kept.items() if key not in used]
+
+
+def _write(path: Path, results: Mapping[str, Any]) -> None:
+    with replacing(path) as file:
+        file.write(json.dumps(results, allow_nan=False).encode("utf-8"))

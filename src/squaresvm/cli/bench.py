@@ -1,0 +1,113 @@
+"""``squaresvm bench``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from squaresvm.cli.failures import BadInputError
+from squaresvm.cli.telling import AsJson, Teller, counted
+
+__all__ = ["bench"]
+
+#: Exit code where `--compare` found something worse.
+WORSE = 1
+
+
+def bench(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help="Names of tables, or TOML files.", show_default="all"),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder of data sets.", show_default="made data only")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of results.")] = Path(
+        "bench-results"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, without long rows.")] = False,
+    compare: Annotated[
+        Path | None,
+        typer.Option(help="Results of an earlier run: say what became worse.", show_default="no comparison"),
+    ] = None,
+    names: Annotated[bool, typer.Option("--list", help="List the tables and end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the papers' tables beside today's peers; write JSON, Markdown and one HTML page.
+
+    Rows that are finished are kept: run it again to go on after an interruption. With --compare the exit code
+    is 1 where a row became slower, by its ratio to a peer of the same run, less accurate, or failed.
+    """
+    from squaresvm import bench as benchmark
+
+    teller = Teller(as_json)
+    wanted = [benchmark.load_table(name) for name in tables or benchmark.known_tables()]
+    if names:
+        for table in wanted:
+            teller.say(f"{table.name}: {table.title} ({table.where})")
+        teller.result({"tables": [table.name for table in wanted]})
+        return
+    if data is not None and not data.is_dir():
+        raise BadInputError(f"{data}: no such folder")
+    if output.exists() and not output.is_dir():
+        raise BadInputError(f"{output}: is a file, not a folder")
+    old = None if compare is None else benchmark.read_results(compare)
+    if old is not None and (old["mode"] == "quick") != quick:
+        raise BadInputError(f"{compare}: holds results of {old['mode']} mode; run in the same mode")
+    with _Shown(as_json) as shown:
+        results = benchmark.run_tables(wanted, data=data, output=output, quick=quick, progress=shown)
+    pages = benchmark.write_reports(results, output)
+    _tell(teller, results)
+    teller.say(f"Report: {pages[0]}")
+    facts = {"results": str(output / "results.json"), "reports": [str(page) for page in pages]}
+    if old is None:
+        teller.result(facts)
+        return
+    changes, compared = benchmark.compare_results(old, results)
+    for change in changes:
+        teller.say(f"{change.kind}: {change.table}, {change.row}: {change.text}")
+    teller.say(f"Compared {counted(compared, 'row')} with {compare}: {len(changes)} became worse.")
+    teller.result({**facts, "compared": compared, "worse": [change._asdict() for change in changes]})
+    if changes:
+        raise typer.Exit(WORSE)
+
+
+class _Shown:
+    """A progress bar on a terminal, nothing in a pipe."""
+
+    def __init__(self, as_json: bool) -> None:
+        console = Console(stderr=True)
+        self._bar = None
+        if console.is_terminal and not as_json:
+            columns = (
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}"),
+            )
+            self._bar = Progress(*columns, console=console)
+            self._task = self._bar.add_task("")
+
+    def __enter__(self) -> _Shown:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, description=what)
+
+
+def _tell(teller: Teller, results: dict[str, Any]) -> None:
+    from squaresvm.bench.report import verdict
+
+    for name, entry in results["tables"].items():
+        teller.say(f"{name}: {verdict(entry)}")

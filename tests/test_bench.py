@@ -1,0 +1,417 @@
+"""The runner of the papers' tables: on a tiny table, through failures, kills and comparisons."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from squaresvm import LagrangianSVC, bench
+from squaresvm.bench import (
+    TableFileError,
+    compare_results,
+    known_tables,
+    load_table,
+    read_results,
+    runner,
+    write_reports,
+)
+from squaresvm.bench.data import DataError, MissingDataError, load_data
+from squaresvm.bench.judge import judge
+from squaresvm.bench.peers import METHODS, is_peer, make_method
+from squaresvm.bench.plots import curves
+from squaresvm.bench.protocols import measure
+from squaresvm.bench.scaling import Scaling
+from squaresvm.bench.table import Tolerance
+from squaresvm.bench.worker import InProcess
+from squaresvm.cli.app import app
+
+TINY = """
+title = "A tiny <table>"
+paper = "Nobody 1999"
+where = "Table 0"
+tuned_on_test = true
+remarks = ["made up"]
+protocol = { kind = "splits", train = 60, repeats = 3, seed = 5 }
+quick = { repeats = 1 }
+[tolerance]
+test = { points = 20 }
+support = { percent = 1 }
+[data.board]
+make = { generator = "checkerboard", n_samples = 90, n_squares = 2, random_state = 1 }
+prepare = ["standardise"]
+[data.absent]
+files = ["absent.csv"]
+[[rows]]
+data = "board"
+work = "rbf"
+method = "RLSSVC"
+parameters = { C = 3.0, gamma = 0.5 }
+options = { picture = true }
+paper = { test = 95.0, support = 1000 }
+[[rows]]
+data = "board"
+work = "rbf"
+method = "sklearn.SVC on K + I/C"
+parameters = { C = 3.0, gamma = 0.5 }
+[[rows]]
+data = "board"
+work = "bad"
+method = "LSSVC"
+parameters = { C = -1.0 }
+[[rows]]
+data = "absent"
+method = "LSSVC"
+[[rows]]
+data = "board"
+method = "LSSVC"
+quick = false
+vary = { C = [0.1, 10.0] }
+paper = { seconds = [1.0, 2.0] }
+[plot]
+x = "C"
+"""
+
+
+def run_tables(tables, **options):
+    """Run tables in this process, unless a test is about the other one."""
+    return bench.run_tables(tables, **{"isolated": False, **options})
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tables") / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out")
+    return run_tables([load_table(tiny)], data=folder, output=folder)
+
+
+def lines(results, table="tiny"):
+    return results["tables"][table]["rows"]
+
+
+def test_every_table_loads_and_names_its_source():
+    assert len(known_tables()) >= 5
+    for name in known_tables():
+        table = load_table(name)
+        assert "19" in table.paper or "20" in table.paper
+        assert table.where.split()[0] in ("Table", "Tables", "Fig.", "Figs."), name
+        assert any(not is_peer(row.method) for row in table.rows), name
+        used = {row.data for row in table.rows}
+        assert used == set(table.data), name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('where = "Table 0"', "", "'where' is missing"),
+        ("[tolerance]", "[tolerence]", "unknown key 'tolerence'"),
+        ('kind = "splits"', 'kind = "guess"', "must be one of splits"),
+        ("train = 60, ", "", "splits need 'train'"),
+        ("repeats = 3", "repeats = 0", "above 0; got 0"),
+        ('["standardise"]', '["polish"]', "unknown step 'polish'"),
+        ('method = "RLSSVC"', 'method = "RLSVC"', "row 1: no method 'RLSVC'"),
+        ('data = "absent"\nmethod', 'data = "gone"\nmethod', "row 4: no data set 'gone'"),
+        ("support = 1000", 'support = "many"', "must be a number; got 'many'"),
+        ("support = 1000", "weight = 1", "'weight' of 'paper' is no measure"),
+        ("seconds = [1.0, 2.0]", "seconds = [1.0]", "'vary' has more"),
+        ("points = 20", "point = 20", "unknown key 'point'"),
+        ('files = ["absent.csv"]', "", "give one of 'files', 'make' and 'X'"),
+        ('title = "A tiny <table>"', "title = 3", "must be of type str; got 3"),
+        ("tuned_on_test = true", "tuned_on_test = ", "Invalid value"),
+    ],
+)
+def test_a_wrong_table_says_where(tmp_path, old, new, words):
+    assert old in TINY
+    path = tmp_path / "wrong.toml"
+    path.write_text(TINY.replace(old, new, 1))
+    with pytest.raises(TableFileError, match=r"wrong\.toml") as caught:
+        load_table(path)
+    assert words in str(caught.value)
+
+
+def test_an_unknown_table_is_named():
+    with pytest.raises(TableFileError, match="no table 'rlssvm-table-99'; there are: "):
+        load_table("rlssvm-table-99")
+
+
+def test_rows_are_measured_and_failures_are_rows(results):
+    ours, peer, bad, absent, small, large = lines(results)
+    assert [line["status"] for line in lines(results)] == ["done"] * 2 + ["failed", "missing"] + ["done"] * 2
+    assert len(ours["values"]["test"]) == 3
+    assert ours["summary"]["test"]["mean"] == pytest.approx(np.mean(ours["values"]["test"]))
+    assert ours["summary"]["test"]["std"] == pytest.approx(np.std(ours["values"]["test"], ddof=1))
+    # The same splits for both, and the same optimum.
+    assert ours["values"]["test"] == peer["values"]["test"]
+    assert ours["values"]["support"] == peer["values"]["support"]
+    assert "C must be" in bad["reason"]
+    assert "absent.csv" in absent["reason"]
+    assert (small["parameters"]["C"], large["parameters"]["C"]) == (0.1, 10.0)
+    assert (small["paper"]["seconds"], large["paper"]["seconds"]) == (1.0, 2.0)
+    assert ours["verdicts"]["test"]["agrees"]
+    assert not ours["verdicts"]["support"]["agrees"]
+    assert peer["verdicts"] == {}
+
+
+def test_splits_are_those_of_the_seed(results, tiny):
+    """The testing rate equals one computed here by hand."""
+    table = load_table(tiny)
+    X, y = load_data(table.data["board"], None).train
+    order = np.random.default_rng([5, 1]).permutation(90)
+    train, test = order[:60], order[60:]
+    mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
+    model = make_method("RLSSVC", {"C": 3.0, "gamma": 0.5}).fit((X[train] - mean) / spread, y[train])
+    expected = 100 * model.score((X[test] - mean) / spread, y[test])
+    assert lines(results)[0]["values"]["test"][1] == pytest.approx(expected)
+
+
+def test_reports_hold_everything(results, tmp_path):
+    page, text = (path.read_text() for path in write_reports(results, tmp_path))
+    for report in (page, text):
+        for words in ("Nobody 1999", "Table 0", "no estimate of error", "made up", "mean 0 and variance 1"):
+            assert words in report
+        for words in ("absent.csv", "C must be", "numpy", "test agrees", "support differs", "scikit-learn"):
+            assert words in report
+        assert "Does not reproduce: 0 of 1 sets agree" in report
+    assert "A tiny &lt;table&gt;" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "src=" not in page
+    assert page.count("<svg") == 2  # Regions and a curve.
+    body = page[page.index("<main>") : page.index("</main>") + len("</main>")]
+    ElementTree.fromstring(body.replace("&nbsp;", " "))  # Every element is closed.
+
+
+def test_quick_mode_leaves_long_rows_out(tiny, tmp_path):
+    found = run_tables([load_table(tiny)], data=None, output=tmp_path, quick=True)
+    assert [line["status"] for line in lines(found)][-2:] == ["left out"] * 2
+    assert len(lines(found)[0]["values"]["test"]) == 1
+
+
+def test_finished_rows_are_kept(tiny, tmp_path, results):
+    """Times cannot be the same by chance: a row with the same seconds was not run again."""
+    table = load_table(tiny)
+    first = run_tables([replace(table, rows=table.rows[:2])], data=None, output=tmp_path)
+    second = run_tables([table], data=None, output=tmp_path)
+    assert [line["values"] for line in lines(first)] == [line["values"] for line in lines(second)[:2]]
+    changed = replace(table, rows=(replace(table.rows[0], parameters={"C": 4.0, "gamma": 0.5}),))
+    third = run_tables([changed], data=None, output=tmp_path)
+    assert lines(third)[0]["values"]["seconds"] != lines(first)[0]["values"]["seconds"]
+
+
+def test_another_environment_starts_anew(tiny, tmp_path):
+    table = load_table(tiny)
+    table = replace(table, rows=table.rows[:1])
+    first = run_tables([table], data=None, output=tmp_path)
+    file = tmp_path / "results.json"
+    content = json.loads(file.read_text())
+    content["environment"]["packages"]["numpy"] = "1.0"
+    file.write_text(json.dumps(content))
+    assert lines(run_tables([table], data=None, output=tmp_path))[0]["values"] != lines(first)[0]["values"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_a_killed_run_goes_on(tiny, tmp_path):
+    """Kill the command once its first rows are on disk; the next run keeps them and leaves no parts."""
+    head, first, second = TINY.split("[[rows]]")[:3]
+    head = head.replace("n_samples = 90", "n_samples = 4000").replace(
+        '[data.absent]\nfiles = ["absent.csv"]', ""
+    )
+    head = head.replace("train = 60, repeats = 3", "train = 3000, repeats = 200")
+    quickly = '\ndata = "board"\nwork = "first"\nmethod = "LSSVC"\nparameters = { kernel = "linear" }\n'
+    path = tmp_path / "slow.toml"
+    path.write_text("[[rows]]".join([head, quickly, first, second]))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "squaresvm", "bench", str(path), "-o", str(out)]
+    running = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL)
+    file = out / "results.json"
+    deadline = time.monotonic() + 60
+    while not file.is_file() and time.monotonic() < deadline and running.poll() is None:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    before = lines(read_results(file), "slow")
+    assert [line["work"] for line in before] == ["first"]
+    table = load_table(path)
+    after = run_tables([replace(table, rows=table.rows[:1])], data=None, output=out)
+    assert lines(after, "slow")[0]["values"] == before[0]["values"]
+    assert sorted(entry.name for entry in out.iterdir()) == ["results.json"]
+
+
+@pytest.mark.slow  # Two processes start.
+def test_a_row_that_takes_too_long_is_ended(tiny, tmp_path):
+    table = load_table(tiny)
+    board = replace(
+        table.data["board"], make={"generator": "checkerboard", "n_samples": 4000, "random_state": 0}
+    )
+    endless = replace(table.rows[0], limit=0.5, options={})
+    table = replace(
+        table,
+        data={**table.data, "board": board},
+        protocol={**table.protocol, "train": 3000, "repeats": 1000},
+        rows=(endless, replace(table.rows[3])),
+    )
+    found = lines(run_tables([table], data=None, output=tmp_path, isolated=True))
+    assert [line["status"] for line in found] == ["limit", "missing"]
+    assert found[0]["reason"] == "ended after 0.5 s"
+
+
+def test_comparing_finds_what_became_worse(results):
+    assert compare_results(results, results)[0] == []
+    old, new = copy.deepcopy(results), copy.deepcopy(results)
+    for run, seconds in ((old, 1.0), (new, 3.0)):
+        lines(run)[0]["summary"]["seconds"]["median"] = 0.1 * seconds
+        lines(run)[1]["summary"]["seconds"]["median"] = 0.2
+    lines(new)[0]["summary"]["test"]["mean"] -= 0.6
+    lines(new)[4].update(status="failed", reason="broke")
+    changes, compared = compare_results(old, new)
+    assert compared == 5
+    assert [change.kind for change in changes] == ["less accurate", "slower", "failed"]
+    assert "1.5 of the time of sklearn.SVC on K + I/C, was 0.5" in changes[1].text
+    # A machine that is three times slower for both is no loss.
+    lines(new)[1]["summary"]["seconds"]["median"] = 0.6
+    assert [change.kind for change in compare_results(old, new)[0]] == ["less accurate", "failed"]
+    with pytest.raises(ValueError, match="quick mode"):
+        compare_results({**old, "mode": "quick"}, new)
+
+
+def test_the_command(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "Worker", InProcess)  # The process of its own is tested elsewhere.
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["bench", *map(str, arguments)])
+
+    done = run(tiny, "-o", tmp_path / "out", "--quick")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "report.html").is_file()
+    better = read_results(tmp_path / "out" / "results.json")
+    lines(better)[0]["summary"]["test"]["mean"] += 5
+    (tmp_path / "old.json").write_text(json.dumps(better))
+    worse = run(tiny, "-o", tmp_path / "out", "--quick", "--compare", tmp_path / "old.json", "--json")
+    assert worse.exit_code == 1
+    assert [change["kind"] for change in json.loads(worse.stdout)["worse"]] == ["less accurate"]
+    for arguments, words in (
+        ((tiny, "--data", tmp_path / "gone"), "no such folder"),
+        ((tiny, "-o", tiny), "is a file"),
+        (("nothing",), "no table 'nothing'"),
+        ((tiny, "-o", tmp_path / "new", "--compare", tmp_path / "old.json"), "quick mode"),
+        ((tiny, "--compare", tiny), "is no JSON"),
+    ):
+        bad = run(*arguments)
+        assert bad.exit_code == 2
+        assert words in bad.stderr
+    assert not (tmp_path / "new").exists()
+
+
+# Data ------------------------------------------------------------------------------------------------
+
+
+CSV = "size,colour,label\n1,red,a\n3,,b\n,blue,a\n7,red,c\n"
+
+
+def data_set(tmp_path, prepare, options="", csv=CSV):
+    (tmp_path / "set.csv").write_text(csv)
+    (tmp_path / "SCHEMA.json").write_text(
+        json.dumps(
+            {"set": {"features": [{"name": "size"}, {"name": "colour", "values": ["red", "green", "blue"]}]}}
+        )
+    )
+    table = tmp_path / "t.toml"
+    table.write_text(
+        'title = "t"\npaper = "p 1999"\nwhere = "Table 1"\nprotocol = { kind = "files" }\n'
+        f'[data.set]\nfiles = ["set.csv"]\nprepare = {json.dumps(prepare)}\n{options}\n'
+        '[[rows]]\ndata = "set"\nmethod = "LSSVC"\n'
+    )
+    return load_table(table)
+
+
+def test_levels_come_from_the_schema_and_classes_are_chosen(tmp_path):
+    table = data_set(tmp_path, ["onehot", "impute"], 'options = { classes = ["a", "b"] }')
+    X, y = load_data(table.data["set"], tmp_path).train
+    np.testing.assert_array_equal(X, [[1, 1, 0, 0], [3, 0, 0, 0], [np.nan, 0, 0, 1]])
+    assert y.tolist() == [1, -1, 1]
+    with pytest.raises(DataError, match="3 classes"):
+        load_data(data_set(tmp_path, ["onehot"]).data["set"], tmp_path)
+    with pytest.raises(DataError, match="'colour' is nominal"):
+        load_data(data_set(tmp_path, []).data["set"], tmp_path)
+
+
+def test_missing_values_need_a_step(tmp_path):
+    table = data_set(tmp_path, ["onehot"], 'options = { classes = ["a", "b"] }')
+    with pytest.raises(DataError, match="prepare with 'impute'"):
+        measure(table.rows[0], table.data["set"], table.protocol, tmp_path)
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    table = data_set(tmp_path, ["onehot"], 'options = { classes = ["a", "b"] }')
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  set.csv\n")
+    with pytest.raises(DataError, match=r"set\.csv: its SHA-256"):
+        load_data(table.data["set"], tmp_path)
+    with pytest.raises(MissingDataError, match="no data folder"):
+        load_data(table.data["set"], None)
+
+
+def test_scales_are_those_of_the_training_rows():
+    X = np.array([[0.0, 1.0, np.nan], [2.0, 1.0, 4.0], [1.0, 1.0, 2.0]])
+    unit = Scaling.of(X, ["impute", "unit"])
+    np.testing.assert_allclose(unit(X), [[0, 0, 0.5], [1, 0, 1], [0.5, 0, 0]])
+    np.testing.assert_allclose(unit(np.array([[4.0, 9.0, np.nan]])), [[2, 0, 0.5]])
+    np.testing.assert_allclose(Scaling.of(X, ["impute"])(X)[:, 1], 1.0)
+    standardised = Scaling.of(X, ["impute", "standardise"])(X)
+    np.testing.assert_allclose(standardised.std(axis=0), [1, 0, 1])
+
+
+# What is measured ------------------------------------------------------------------------------------
+
+
+def test_tolerance_is_the_largest_of_its_rules():
+    rule = Tolerance(points=0.5, percent=5, deviations=1)
+    assert rule.allowed(100.0, 7.0) == 7.0
+    assert rule.allowed(100.0, None) == 5.0
+    assert rule.allowed(1.0, 0.1) == 0.5
+    assert not judge({"test": 1.0}, {"test": {"mean": 1.6}}, {"test": rule})["test"]["agrees"]
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if is_peer(name)])
+def test_every_peer_can_be_made_or_says_what_is_missing(name):
+    options = {"libsvm": {"options": "-t 0 -c 1"}, "liblinear": {"options": "-s 2 -c 1 -B 1"}}
+    try:
+        model = make_method(name, options.get(name, {}))
+    except ImportError as error:
+        assert METHODS[name][0] in str(error)  # noqa: PT017
+        return
+    if name == "neo-ls-svm":
+        return  # Takes seconds, and warns.
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    assert np.mean(model.fit(X, y).predict(X) == y) > 0.9
+
+
+def test_liblinear_has_our_optimum():
+    """At half of C, as the tables say."""
+    pytest.importorskip("liblinear")
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(80, 3))
+    y = np.where(X[:, 0] + rng.normal(size=80) > 0.3, 1.0, -1.0)
+    ours = LagrangianSVC(kernel="linear", C=0.7).fit(X, y)
+    theirs = make_method("liblinear", {"options": "-s 2 -B 1 -c 0.35 -e 1e-8"}).fit(X, y)
+    assert np.mean(ours.predict(X) == theirs.predict(X)) == 1.0
+
+
+def test_curves_of_nothing_are_nothing():
+    assert curves({"a": []}, x_name="C", y_name="seconds") == ""
+    assert "polyline" in curves({"a": [(1.0, 2.0), (1.0, 2.0)]}, x_name="C", y_name="s")
