@@ -26,7 +26,7 @@ class ConjugateGradient:
     """Solve H V = [1, y] for all columns at once, H = K + diag(1/C), with a Nystrom preconditioner.
 
     With u = inv(H) 1 and v = inv(H) y the bias is in closed form, b = 1'v / (A + 1'u), beta = v - u b:
-    equation (1) of :class:`~squaresvm.factors.CholeskyFactor`.
+    equation (1) of `CholeskyFactor`.
 
     Products with K are taken in float32 where K is not at hand in float64, and the answer is refined:
     residuals are taken in float64, from kernel values computed anew, until the certificate is within tol.
