@@ -40,7 +40,7 @@ class DecisionRegionDisplay:
     codes : ndarray of shape (m,)
         Position of their labels among the classes.
     coefficients : ndarray of shape (m,)
-        Largest |beta| of each over the classes; zero where a row has none.
+        Largest ``|beta|`` of each over the classes; zero where a row has none.
     names : tuple of two strings
         Of the features.
 
@@ -235,7 +235,7 @@ class DecisionRegionDisplay:
 
 
 def _rows_of(state: State) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return the rows held, the codes of their labels, and their largest |beta|."""
+    """Return the rows held, the codes of their labels, and their largest ``|beta|``."""
     if isinstance(state, StreamedState):
         return np.empty((0, 2)), np.empty(0, dtype=np.intp), np.empty(0)
     assert state.classes is not None

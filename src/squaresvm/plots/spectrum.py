@@ -17,14 +17,14 @@ __all__ = ["SupportSpectrumDisplay"]
 
 
 class SupportSpectrumDisplay:
-    """The support values |beta| from the largest to the smallest, a line a class.
+    """The support values ``|beta|`` from the largest to the smallest, a line a class.
 
     A line that ends early is a sparse model; a steep one rests on few rows, and could be pruned.
 
     Parameters
     ----------
     spectra : list of ndarrays
-        |beta| of each class, of one where there are two, in falling order and without zeros.
+        ``|beta|`` of each class, of one where there are two, in falling order and without zeros.
     labels : list of strings or None
         Of the lines.
     n_rows : int
