@@ -66,10 +66,10 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as held:
+            with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as held:
                 found = {name: held[name] for name in held.files}
             purpose = str(found.pop("purpose"))
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"{self.path} is no checkpoint, or damaged: delete it to start anew") from error
         if purpose != self.purpose:
             raise ValueError(
