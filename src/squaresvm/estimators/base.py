@@ -99,7 +99,7 @@ class SquareSVM(BaseEstimator):
         ----------
         X : array-like, data frame or sparse matrix of shape (m, n), or source
             Rows; the kernel matrix (m, m) with ``kernel='precomputed'``. With ``kernel='linear'`` a source of
-            blocks out of ``squaresvm.streaming``, which has labels and weights of its own: the rows are
+            blocks out of :mod:`squaresvm.streaming`, which has labels and weights of its own: the rows are
             read a few times and not kept.
         y : array-like of shape (m,)
             Labels or values; none beside a source.
@@ -409,13 +409,13 @@ class SquareSVM(BaseEstimator):
                 f"the source has {source.n_features} features, but the model was fitted on "
                 f"{self.n_features_in_}"
             )
-        known, given = getattr(self, "feature_names_in_", None), source.feature_names
-        if known is not None and given is not None:
-            for number, (mine, its) in enumerate(zip(known.tolist(), given, strict=True)):
-                if mine != its:
-                    raise ValueError(
-                        f"feature {number} of the source is {its!r}, but the model was fitted on {mine!r}"
-                    )
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and source.feature_names is not None and tuple(names) != source.feature_names:
+            place = next(i for i, name in enumerate(source.feature_names) if name != names[i])
+            raise ValueError(
+                f"feature {place} of the source is {source.feature_names[place]!r}, but the model was fitted "
+                f"on {names[place]!r} there: give the columns in the order of the fit"
+            )
         return source.map(task)
 
 
