@@ -255,5 +255,6 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         float
         """
         state = self._current()
+        self._require_rows("leaving one out")
         held, predicted = state.held, labels_of(state, self._loo_inside(state, fixed_set))
         return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.weights[held]))

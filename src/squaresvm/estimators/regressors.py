@@ -263,6 +263,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         float
         """
         state = self._current()
+        self._require_rows("leaving one out")
         held, values = state.held, self._loo_inside(state)[:, 0]
         return float(r2_score(state.rows.y[held], values, sample_weight=state.weights[held]))
 
