@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -127,6 +128,9 @@ class Look:
             none = np.empty(0)
             return Survey(held.size, values[:0], none, none, largest, sample, not sp.issparse(X))
         labels, places, found = np.unique(y, return_inverse=True, return_counts=True)
+        # At the first block that has none, not after millions. Twice each, or scikit-learn takes labels that
+        # are all distinct for the values of a regression.
+        check_classification_targets(np.repeat(labels, 2))
         totals = np.zeros(labels.size)
         np.add.at(totals, places, weights)
         counts = found.astype(np.float64)
