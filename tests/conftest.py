@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,18 @@ def block_size(request, monkeypatch):
         monkeypatch.setattr(row_blocks, "__defaults__", (800,))
         monkeypatch.setattr(lapack, "PANEL", 5)
     return request.param
+
+
+@pytest.fixture(scope="module")
+def client():
+    """A Dask client on two worker processes."""
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    settings = {"distributed.worker.memory.terminate": False, "distributed.admin.tick.limit": "1h"}
+    with warnings.catch_warnings(), dask.config.set(settings):
+        # Only what a cluster on one machine says of its own ports and of files that it shares with others.
+        warnings.filterwarnings("ignore", module="distributed")
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        )
+        with cluster, distributed.Client(cluster) as client:
+            yield client

@@ -46,7 +46,7 @@ def assert_optimal(Z, y, costs, loss, A, start=None, close=1e-7):
     np.testing.assert_allclose(problem.decision(found)[:, 0], best.decision, rtol=0, atol=close)
 
 
-@pytest.mark.parametrize("C", [1e-6, 1.0, 1e4, 1e8])
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e8])
 @pytest.mark.parametrize("kind", ["random", "duplicated", "constant", "deficient"])
 @every_bias
 @every_loss

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-import warnings
 
 import dask
 import dask.array as da
@@ -14,23 +13,10 @@ import pytest
 
 from squaresvm.streaming import ArraySource, DaskSource, MappedSource
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
 RNG = np.random.default_rng(1)
 X, Y = RNG.normal(size=(1000, 3)), RNG.choice(["a", "b"], 1000)
-
-
-@pytest.fixture(scope="module")
-def client():
-    settings = {"distributed.worker.memory.terminate": False, "distributed.admin.tick.limit": "1h"}
-    with warnings.catch_warnings(), dask.config.set(settings):
-        # Only what a cluster on one machine says of its own ports and of files that it shares with others.
-        warnings.filterwarnings("ignore", module="distributed")
-        cluster = distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-        )
-        with cluster, distributed.Client(cluster) as client:
-            yield client
 
 
 def gram(block):

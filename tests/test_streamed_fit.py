@@ -55,12 +55,18 @@ def passes(model):
 # The same coefficients --------------------------------------------------------------------------------
 
 
-#: Sources with weights where they hold them, and two without.
-GIVEN = [(kind, kind not in WITHOUT_WEIGHTS) for kind in KINDS] + [("blocks", False), ("parquet", False)]
+#: Every source with its weights, where it holds any, for one subject of each kind; every subject for two.
+CROSSED = [
+    *(
+        (subject, kind, kind not in WITHOUT_WEIGHTS)
+        for subject in ("LSSVC, three classes", "LSSVR", "RLSSVC", "LagrangianSVC")
+        for kind in KINDS
+    ),
+    *((subject, kind, kind == "csr") for subject in SUBJECTS for kind in ("csr", "blocks")),
+]
 
 
-@pytest.mark.parametrize(("kind", "weighted"), GIVEN)
-@every_subject
+@pytest.mark.parametrize(("subject", "kind", "weighted"), dict.fromkeys(CROSSED))
 def test_every_source_gives_the_model_of_the_rows_in_memory(subject, kind, weighted, tmp_path):
     model, problem = subject_of(subject)
     X, y, weights = rows(problem)
