@@ -99,7 +99,7 @@ class SquareSVM(BaseEstimator):
         ----------
         X : array-like, data frame or sparse matrix of shape (m, n), or source
             Rows; the kernel matrix (m, m) with ``kernel='precomputed'``. With ``kernel='linear'`` a source of
-            blocks out of :mod:`squaresvm.streaming`, which has labels and weights of its own: the rows are
+            blocks out of ``squaresvm.streaming``, which has labels and weights of its own: the rows are
             read a few times and not kept.
         y : array-like of shape (m,)
             Labels or values; none beside a source.
