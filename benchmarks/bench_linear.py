@@ -146,7 +146,7 @@ def ndc():
 
 def newton_problem(X, y):
     """Return what makes a problem from rows that are at hand, without copying them."""
-    targets, costs = y.astype(np.float64)[:, None], np.full(y.size, NU)
+    targets, costs = y.astype(np.float64)[:, None], np.broadcast_to(NU, y.size)
     return lambda: Problem(LinearOperator(X), targets, costs, Loss.SQUARED_HINGE, Bias.penalised(1.0))
 
 

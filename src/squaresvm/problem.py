@@ -188,7 +188,7 @@ class Problem:
         return np.divide(violation, scale, out=np.zeros_like(scale), where=scale > 0)
 
     def _scale(self) -> FloatArray:
-        largest = np.abs(self.targets).max(axis=0)
+        largest = np.maximum(self.targets.max(axis=0), -self.targets.min(axis=0))
         return np.where(largest > 0.0, largest, 1.0)
 
     def objective(self, solution: Solution) -> FloatArray:

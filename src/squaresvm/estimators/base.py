@@ -219,8 +219,11 @@ class SquareSVM(BaseEstimator):
             X = X.toarray() if sp.issparse(X) else X
             check_symmetric(X)
         y = self._check_targets(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         count = y.shape[0]
+        if sample_weight is None:
+            weights = np.broadcast_to(np.float64(1.0), count)  # No memory for millions of ones.
+        else:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         named = Ids.numbered(count) if ids is None else Ids.given(ids, count)
         base, is_owned = (X, False) if self._is_precomputed else owned(X, given)
         return Rows(base, np.array(y), weights, named, is_owned=is_owned)

@@ -130,13 +130,17 @@ class State:
     @cached_property
     def problem(self) -> Problem:
         """The problem that the solution belongs to."""
-        weights = self.weights[self.held]
-        operator = self.operator
+        held = rows_of_weight(self.weights)
+        weights, operator = self.weights[held], self.operator
         if operator is None:
             in_w = self.solution.primal is not None
-            operator = make_operator(self.rows, self.held, weights, self.settings, in_w)
-        targets = encode(self.rows.y[self.held], self.classes)
-        return Problem(operator, targets, self.settings.C * weights, self.settings.loss, self.settings.bias)
+            operator = make_operator(self.rows, held, weights, self.settings, in_w)
+        targets = encode(self.rows.y[held], self.classes)
+        if operator.features is not None and weights.strides == (0,):
+            costs = np.broadcast_to(self.settings.C * weights[0], weights.shape)
+        else:
+            costs = self.settings.C * weights
+        return Problem(operator, targets, costs, self.settings.loss, self.settings.bias)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -218,8 +222,8 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
         If the solver ended before the residual was within tol.
     """
     weights = settings.row_weights(rows.y, rows.weights)
-    held: IntArray = np.flatnonzero(weights > 0)
-    if held.size == 0:
+    held = rows_of_weight(weights)
+    if weights[held].size == 0:
         raise ValueError("all rows have weight zero: there is nothing to learn from")
     check_costs(settings.C, weights[held], held)
     classes = find_classes(rows.y[held], settings)
@@ -239,14 +243,25 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     return state
 
 
-def check_costs(C: float, weights: FloatArray, rows: IntArray) -> None:
+def rows_of_weight(weights: FloatArray) -> IntArray | slice:
+    """Return where the positive weights are; all of them as a slice, which copies nothing."""
+    positive = weights > 0
+    return slice(None) if positive.all() else np.flatnonzero(positive)
+
+
+def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:
     """Raise a ValueError where C times the weight of a row, or its inverse, is out of range."""
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        costs = C * weights
-        usable = np.isfinite(costs) & np.isfinite(1.0 / costs)
-    if not usable.all():
-        row = int(rows[np.flatnonzero(~usable)[0]])
-        raise ValueError(f"C times the weight of row {row} is out of the range of float64: choose another C")
+    if weights.size == 0:
+        return
+    for extreme in (weights.min(), weights.max()):
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            usable = np.isfinite(C * extreme) and np.isfinite(1.0 / (C * extreme))
+        if not usable:
+            place = int(np.flatnonzero(weights == extreme)[0])
+            row = place if isinstance(rows, slice) else int(rows[place])
+            raise ValueError(
+                f"C times the weight of row {row} is out of the range of float64: choose another C"
+            )
 
 
 def warn_unless_converged(state: State) -> None:
@@ -293,17 +308,21 @@ def encode(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> Flo
     if classes is None:
         return np.asarray(y, dtype=np.float64)[:, None]
     if classes.size == 2:
+        if y.dtype == np.float64 and classes[0] == -1.0 and classes[1] == 1.0:
+            return y[:, None]
         return np.where(y == classes[1], 1.0, -1.0)[:, None]
     return np.where(y[:, None] == classes, 1.0, -1.0)
 
 
-def features(rows: Rows, held: IntArray) -> Matrix:
+def features(rows: Rows, held: IntArray | slice) -> Matrix:
     """Return the features of the rows in `held`; no copy where those are all."""
-    return rows.X if held.size == rows.count else rows.take(held)
+    if isinstance(held, slice) or held.size == rows.count:
+        return rows.X
+    return rows.take(held)
 
 
 def make_operator(
-    rows: Rows, held: IntArray, weights: FloatArray, settings: Settings, in_w: bool | None = None
+    rows: Rows, held: IntArray | slice, weights: FloatArray, settings: Settings, in_w: bool | None = None
 ) -> Operator:
     """Return the operator of the rows in `held`.
 
@@ -314,7 +333,7 @@ def make_operator(
         settings.kernel.check_range(X)
     operator: StoredOperator
     if settings.kernel is None:
-        operator = PrecomputedOperator(X if held.size == rows.count else X[:, held])
+        operator = PrecomputedOperator(X if X.shape[0] == rows.count else X[:, held])
     elif settings.is_linear and (X.shape[1] < X.shape[0] if in_w is None else in_w):
         return LinearOperator(X)
     elif wants_rows(settings.solver, X.shape[0]) and not settings.proximal:

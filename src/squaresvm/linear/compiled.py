@@ -15,8 +15,8 @@ __all__ = ["evaluate_rows", "scatter_rows", "verify_rows"]
 
 # Sums may be taken in another order, for the sake of vector instructions; nothing else is given up.
 _FAST = {"reassoc", "contract", "nsz"}
-#: Rows that are worked on side by side, and rows whose products are held at a time.
-_LANES, _CHUNK = 8, 256
+#: Rows that are gathered for the products of their columns, and rows whose decisions are held at a time.
+_GATHERED, _CHUNK = 64, 256
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -24,27 +24,56 @@ def evaluate_rows(
     Z: FloatArray,
     y: FloatArray,
     costs: FloatArray,
+    step: int,
     w: FloatArray,
     b: float,
     hinge: bool,
     in_w: FloatArray,
     active: BoolArray,
 ) -> tuple[float, float]:
-    """Add Z'beta to `in_w`, mark active rows, and return sum C xi^2 and 1'beta."""
+    """Add Z'beta to `in_w`, mark active rows, and return sum C xi^2 and 1'beta.
+
+    Row i costs `costs[i * step]`: with step 0, all cost the same.
+    """
     loss, in_b = 0.0, 0.0
-    for i in range(Z.shape[0]):
+    m, n = Z.shape
+    # Four rows at a time and no branches: the sums are read and written a fourth as often, and rows that
+    # are active here and there cost no more than others.
+    together = m - m % 4
+    for i in range(0, together, 4):
+        f0, f1, f2, f3 = b, b, b, b
+        for j in range(n):
+            f0 += Z[i, j] * w[j]
+            f1 += Z[i + 1, j] * w[j]
+            f2 += Z[i + 2, j] * w[j]
+            f3 += Z[i + 3, j] * w[j]
+        beta0, loss0, active[i] = _multiplier(y[i], f0, costs[i * step], hinge)
+        beta1, loss1, active[i + 1] = _multiplier(y[i + 1], f1, costs[(i + 1) * step], hinge)
+        beta2, loss2, active[i + 2] = _multiplier(y[i + 2], f2, costs[(i + 2) * step], hinge)
+        beta3, loss3, active[i + 3] = _multiplier(y[i + 3], f3, costs[(i + 3) * step], hinge)
+        loss += loss0 + loss1 + loss2 + loss3
+        in_b += beta0 + beta1 + beta2 + beta3
+        for j in range(n):
+            in_w[j] += beta0 * Z[i, j] + beta1 * Z[i + 1, j] + beta2 * Z[i + 2, j] + beta3 * Z[i + 3, j]
+    for i in range(together, m):
         f = b
-        for j in range(Z.shape[1]):
+        for j in range(n):
             f += Z[i, j] * w[j]
-        xi = y[i] - f
-        active[i] = not hinge or y[i] * xi > 0.0
-        if active[i]:
-            beta = costs[i] * xi
-            loss += beta * xi
-            in_b += beta
-            for j in range(Z.shape[1]):
-                in_w[j] += beta * Z[i, j]
+        beta, its_loss, active[i] = _multiplier(y[i], f, costs[i * step], hinge)
+        loss += its_loss
+        in_b += beta
+        for j in range(n):
+            in_w[j] += beta * Z[i, j]
     return loss, in_b
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, inline="always")
+def _multiplier(y: float, f: float, cost: float, hinge: bool) -> tuple[float, float, bool]:
+    """Return beta, C xi^2 and whether the row is active."""
+    xi = y - f
+    is_active = not hinge or y * xi > 0.0
+    beta = cost * xi if is_active else 0.0
+    return beta, beta * xi, is_active
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -52,6 +81,7 @@ def scatter_rows(
     Z: FloatArray,
     y: FloatArray,
     costs: FloatArray,
+    step: int,
     wanted: BoolArray,
     origin: FloatArray,
     first: FloatArray,
@@ -64,40 +94,52 @@ def scatter_rows(
     """
     total, target, squares = 0.0, 0.0, 0.0
     n = Z.shape[1]
-    # Rows are gathered side by side, so that each product is a vector instruction over several of them.
-    away, weighted = np.zeros((n, _LANES)), np.zeros((n, _LANES))
-    sums, used = np.zeros((n, n, _LANES)), 0
+    # Rows are gathered side by side, so that each product is one sum over neighbours in memory.
+    away, cost, label = np.empty((n, _GATHERED)), np.empty(_GATHERED), np.empty(_GATHERED)
+    weighted, used = np.empty(_GATHERED), 0
     for i in range(Z.shape[0]):
         if not wanted[i]:
             continue
-        cost = costs[i]
-        total += cost
-        target += cost * y[i]
-        squares += cost * y[i] * y[i]
         for j in range(n):
             away[j, used] = Z[i, j] - origin[j]
-            weighted[j, used] = cost * away[j, used]
-            first[j] += weighted[j, used]
-            response[j] += weighted[j, used] * y[i]
+        its_cost = costs[i * step]
+        cost[used], label[used] = its_cost, y[i]
+        total += its_cost
+        target += its_cost * y[i]
+        squares += its_cost * y[i] * y[i]
         used += 1
-        if used == _LANES:
-            _add_products(weighted, away, sums)
+        if used == _GATHERED:
+            _add_products(away, cost, label, used, weighted, first, second, response)
             used = 0
-    weighted[:, used:] = 0.0
-    _add_products(weighted, away, sums)
-    for j in range(n):
-        for k in range(j + 1):
-            second[j, k] += sums[j, k].sum()
+    _add_products(away, cost, label, used, weighted, first, second, response)
     return total, target, squares
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _add_products(weighted: FloatArray, away: FloatArray, sums: FloatArray) -> None:
-    """Add to the lower triangle of `sums`, lane by lane, the products of two small matrices' rows."""
+def _add_products(
+    away: FloatArray,
+    cost: FloatArray,
+    label: FloatArray,
+    used: int,
+    weighted: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    response: FloatArray,
+) -> None:
+    """Add what the gathered rows, the columns of `away`, bring to the three sums."""
     for j in range(away.shape[0]):
+        alone, with_label = 0.0, 0.0
+        for i in range(used):
+            weighted[i] = cost[i] * away[j, i]
+            alone += weighted[i]
+            with_label += weighted[i] * label[i]
+        first[j] += alone
+        response[j] += with_label
         for k in range(j + 1):
-            for lane in range(_LANES):
-                sums[j, k, lane] += weighted[j, lane] * away[k, lane]
+            product = 0.0
+            for i in range(used):
+                product += weighted[i] * away[k, i]
+            second[j, k] += product
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -105,6 +147,7 @@ def verify_rows(
     Z: FloatArray,
     y: FloatArray,
     costs: FloatArray,
+    step: int,
     w: FloatArray,
     b: float,
     shortfall: FloatArray,
@@ -118,7 +161,7 @@ def verify_rows(
     beta > 0 is added to `up` unless that is empty.
     """
     worst, size, rounding, sum_up, loss_up = 0.0, 0.0, 0.0, 0.0, 0.0
-    f, away = np.empty(_CHUNK), np.empty(_CHUNK)
+    f, away, cost = np.empty(_CHUNK), np.empty(_CHUNK), np.empty(_CHUNK)
     for start in range(0, Z.shape[0], _CHUNK):
         stop = min(start + _CHUNK, Z.shape[0])
         # First both products, with nothing between that would keep them from being vectorised.
@@ -127,31 +170,31 @@ def verify_rows(
             for j in range(Z.shape[1]):
                 here += Z[i, j] * w[j]
                 there += Z[i, j] * shortfall[j]
-            f[i - start], away[i - start] = here, there
+            f[i - start], away[i - start], cost[i - start] = here, there, costs[i * step]
         most, tight = 0.0, 0
         for i in range(start, stop):
             decision, lead = f[i - start], y[i] * away[i - start]
             xi = y[i] - decision
             room = y[i] * xi
             is_active = not hinge or room > 0.0
-            beta = costs[i] * xi if is_active else 0.0
+            beta = cost[i - start] * xi if is_active else 0.0
             above = max(beta, 0.0)
             size += abs(beta)
             sum_up += above
             loss_up += above * xi
-            rounding += costs[i] * (abs(y[i]) + abs(decision))
+            rounding += cost[i - start] * (abs(y[i]) + abs(decision))
             value = abs(away[i - start]) if is_active else 1.0 - y[i] * decision - lead
             most = value if value > most else most
             tight += hinge and is_active and room < lead
         if tight > 0:
-            most = _worst_of(Z[start:stop], y[start:stop], costs[start:stop], f, away, curvature)
+            most = _worst_of(Z[start:stop], y[start:stop], cost, f, away, curvature)
         worst = most if most > worst else worst
         if up.size > 0:
             for i in range(start, stop):
                 xi = y[i] - f[i - start]
                 if xi > 0.0 and y[i] * xi > 0.0:
                     for j in range(up.size):
-                        up[j] += costs[i] * xi * Z[i, j]
+                        up[j] += cost[i - start] * xi * Z[i, j]
     return worst, size, rounding, sum_up, loss_up
 
 

@@ -24,7 +24,7 @@ def evaluate(piece: Piece, loss: Loss, w: FloatArray, b: FloatArray) -> tuple[Su
     found = evaluate_rows(
         piece.Z,
         piece.targets[:, 0],
-        piece.costs,
+        *_costs(piece),
         np.ascontiguousarray(w[:, 0]),
         float(b[0]),
         loss is Loss.SQUARED_HINGE,
@@ -43,7 +43,7 @@ def moments(piece: Piece, rows: BoolArray) -> Moments:
     total, target, squares = scatter_rows(
         piece.Z,
         piece.targets[:, 0],
-        piece.costs,
+        *_costs(piece),
         np.ascontiguousarray(rows),
         origin,
         first,
@@ -71,7 +71,7 @@ def verify(piece: Piece, task: Verify) -> tuple[FloatArray, Weighing]:
     worst, size, rounding, sum_up, loss_up = verify_rows(
         piece.Z,
         piece.targets[:, 0],
-        piece.costs,
+        *_costs(piece),
         np.ascontiguousarray(at.w[:, 0]),
         float(at.b[0]),
         np.ascontiguousarray((task.in_w - at.w)[:, 0]),
@@ -92,3 +92,10 @@ def verify(piece: Piece, task: Verify) -> tuple[FloatArray, Weighing]:
         piece.costs.size,
     )
     return np.array([worst]), weighing
+
+
+def _costs(piece: Piece) -> tuple[FloatArray, int]:
+    """Return the costs, and how far each row's is from the one before: equal ones may be one number."""
+    if piece.costs.strides == (0,):
+        return np.array([piece.costs[0]]), 0
+    return piece.costs, 1

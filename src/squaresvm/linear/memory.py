@@ -82,7 +82,7 @@ class MemoryPieces:
         """Yield `task(piece)` for every block, in order."""
         starts = range(0, self.n_rows, self._rows)
         if len(starts) == 1:
-            yield task(Piece(self.Z, self.targets, self.costs, self._compiled))
+            yield task(self._piece(0))
             return
         jobs = (partial(_run, task, self._piece, start) for start in starts)
         if self._compiled:

@@ -23,6 +23,8 @@ from squaresvm.typing import BoolArray, FloatArray, Matrix
 
 #: Chosen rows are better gone through by compiled loops than copied for BLAS where many, of few features.
 _FEW_ROWS, _FEW_FEATURES = 256, 32
+#: Rows of which the first stand for the others where some tell enough.
+_GROUP = 64
 
 __all__ = [
     "Along",
@@ -134,20 +136,27 @@ class Evaluate:
 
 
 def moments_of(piece: Piece, column: int, rows: BoolArray, every: int = 1) -> Moments:
-    """Return the moments of some rows, with one column of targets; by one out of `every` of them."""
-    some = np.flatnonzero(rows)
+    """Return the moments of some rows, with one column of targets; by about one out of `every` of them."""
     if every > 1:
-        some = some[::every]
-        rows = np.zeros(rows.size, dtype=bool)
-        rows[some] = True
-    if piece.compiled and some.size > _FEW_ROWS and piece.Z.shape[1] <= _FEW_FEATURES:
+        rows = _thinned(rows, every)
+    few = np.count_nonzero(rows) <= _FEW_ROWS
+    if piece.compiled and not few and piece.Z.shape[1] <= _FEW_FEATURES:
         from squaresvm.linear import compiled_pieces
 
         found = compiled_pieces.moments(piece, rows)
     else:
+        some = np.flatnonzero(rows)
         targets = piece.targets[some, column][:, None]
         found = Moments.of(in_float64(piece.Z[some]), piece.costs[some], targets)
     return found if every == 1 else found.scaled(float(every))
+
+
+def _thinned(rows: BoolArray, every: int) -> BoolArray:
+    """Return which of some rows stand for all: neighbours, which are read together, out of each group."""
+    chosen = np.zeros(rows.size, dtype=bool)
+    for place in range(_GROUP // every):
+        chosen[place::_GROUP] = rows[place::_GROUP]
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)
