@@ -172,10 +172,12 @@ def test_moments_of_the_active_rows(way, loss):
 def test_one_out_of_several_rows_stands_for_them_all(way):
     data = Data(way, oracle.HINGE)
     w, b = data.point()
-    _, moments = Curvature(data.at(w, b), every=3)(data.piece())
+    _, moments = Curvature(data.at(w, b), every=4)(data.piece())
     for j, found in enumerate(moments):
-        some = np.flatnonzero(active(data, w, b)[:, j])[::3]
-        assert_moments(found.scaled(1.0 / 3.0), data, some, [j])
+        some = np.flatnonzero(active(data, w, b)[:, j])
+        some = some[some % 64 < 16]
+        assert some.size > 0
+        assert_moments(found.scaled(1.0 / 4.0), data, some, [j])
 
 
 @every_way

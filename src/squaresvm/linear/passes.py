@@ -148,7 +148,7 @@ def moments_of(piece: Piece, column: int, rows: BoolArray, every: int = 1) -> Mo
         some = np.flatnonzero(rows)
         targets = piece.targets[some, column][:, None]
         found = Moments.of(in_float64(piece.Z[some]), piece.costs[some], targets)
-    return found if every == 1 else found.scaled(float(every))
+    return found if every == 1 else found.scaled(_GROUP / (_GROUP // every))
 
 
 def _thinned(rows: BoolArray, every: int) -> BoolArray:
