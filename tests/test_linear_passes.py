@@ -345,7 +345,7 @@ def test_however_rows_are_cut_the_sums_are_the_same(way, loss, A, cuts):
 def test_threads_over_blocks_in_memory_tell_the_same(way, monkeypatch):
     data = Data(way, oracle.HINGE)
     whole = everything(data, data.problem(0.3, Cut(data, [])))
-    for name in ("_BLOCK_BYTES", "_COMPILED_BYTES"):
+    for name in ("_BLOCK_BYTES", "_COMPILED_BYTES", "_THREADED_BYTES"):
         monkeypatch.setattr(memory, name, 1)
     pieces = MemoryPieces(data.Z, data.y, data.costs, data.compiled)
     assert len(list(pieces.map(lambda piece: piece.costs.size))) > 1

@@ -328,7 +328,7 @@ def forget_rows(
             "fit from the source again"
         )
     moved = sums.minus(block)
-    if moved.loss_of_digits > _DIGITS:
+    if moved.loss_of_digits() > _DIGITS:
         raise ValueError("too little would be left of the sums to be exact: fit from the source again")
     after = _moved(state, moved, X, remaining, counts)
     ids: tuple[Hashable, ...] = tuple(range(y.shape[0]))

@@ -60,7 +60,7 @@ def _moved(
         solved, residual = _anew(after)
         return solved, residual, False, True
     moments = factor.moments.plus(block) if sign > 0 else factor.moments.minus(block)
-    if moments.loss_of_digits > _DIGITS:
+    if moments.loss_of_digits() > _DIGITS:
         solved, residual = _anew(after)
         return solved, residual, False, True
     moved = MomentsFactor(moments, state.settings.bias)

@@ -15,6 +15,10 @@ from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Moments", "MomentsFactor"]
 
+#: Share of entries from which on blocks of sparse rows are faster multiplied as dense ones, and their size:
+#: what the processor finds in its cache.
+_DENSE_SHARE, _BLOCK_BYTES = 0.02, 2**20
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -52,35 +56,40 @@ class Moments:
     def _size(self) -> FloatArray:
         return np.append(np.diagonal(self.scatter), self.total)
 
-    @property
-    def loss_of_digits(self) -> float:
-        """By what factor subtraction has raised the relative error of the sums."""
+    def loss_of_digits(self, ridge: float = 0.0) -> float:
+        """Return by what factor subtraction has raised the relative error of the sums.
+
+        With `ridge` beside the scatter, only what is lost of the sum of both counts.
+        """
         if self.peak is None:
             return 1.0
         size = self._size
+        size[:-1] += ridge
         shrunk = np.divide(self.peak, size, out=np.full_like(size, np.inf), where=size > 0)
         return float(np.where(self.peak > 0, shrunk, 1.0).max())
 
     @classmethod
     def of(cls, Z: Matrix, costs: FloatArray, targets: FloatArray) -> Moments:
-        """Return the sums over the rows of Z. Sparse rows are not centred, to keep them sparse."""
+        """Return the sums over the rows of Z. Very sparse rows are not centred, to keep them sparse."""
         n = Z.shape[1]
+        stays_sparse = sp.issparse(Z) and Z.nnz < _DENSE_SHARE * Z.shape[0] * n
         total = float(costs.sum())
         share = costs / total if total > 0 else costs
         mean, target = np.asarray(Z.T @ share), share @ targets
         scatter, response = np.zeros((n, n)), np.zeros((n, targets.shape[1]))
         spread = costs @ np.square(targets - target)
-        for part in row_blocks(Z.shape[0], n):
-            block, weight = Z[part], costs[part, None]
-            weighted = weight * (targets[part] - target)
-            if sp.issparse(block):
+        for part in row_blocks(Z.shape[0], n, _BLOCK_BYTES):
+            block, weight, deviation = Z[part], costs[part, None], targets[part] - target
+            if stays_sparse:
                 scatter += (block.multiply(weight).T @ block).toarray()
-                response += block.T @ weighted
+                response += block.T @ (weight * deviation)
             else:
-                centred = block - mean
-                scatter += (centred * weight).T @ centred
-                response += centred.T @ weighted
-        if sp.issparse(Z):
+                root = np.sqrt(weight)
+                scaled = (block.toarray() if sp.issparse(block) else block) - mean
+                scaled *= root
+                scatter += scaled.T @ scaled  # One array with itself: half of the products.
+                response += scaled.T @ (root * deviation)
+        if stays_sparse:
             scatter -= total * np.outer(mean, mean)
         return cls(total, mean, scatter, target, response, spread)
 

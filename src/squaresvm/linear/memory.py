@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from squaresvm.linear.passes import Piece
+from squaresvm.operators.threads import threads_for_blas
 from squaresvm.streaming.threads import in_order
 from squaresvm.typing import FloatArray, Matrix
 
@@ -21,12 +21,15 @@ T = TypeVar("T")
 #: Bytes of the rows of a block: few enough that NumPy finds them, and what it makes of them, in the cache;
 #: compiled loops make nothing of them, and it is the blocks that should be few.
 _BLOCK_BYTES, _COMPILED_BYTES = 2 * 2**20, 16 * 2**20
+#: Bytes of rows from which on threads are worth starting.
+_THREADED_BYTES = 16 * 2**20
 #: Numbers in dense rows from which on compiled loops are used.
 COMPILED_SIZE = 4_000_000
 #: Rows of which a part tells enough about the Hessian.
 _MANY_ROWS = 200_000
-#: Rows that are many times the sample are worth a sample.
-_SAMPLE_SHARE = 10
+#: Rows that are many times the sample are worth a sample: of so many at least, for each feature, and one out
+#: of so many. Less than from a stream will do, as a pass more costs little.
+_SAMPLE_SHARE, _LEAST_SAMPLE, _SAMPLE_A_FEATURE, _SAMPLED = 8, 2000, 30, 100
 
 
 class MemoryPieces:
@@ -48,11 +51,13 @@ class MemoryPieces:
         self.targets = targets
         self.costs = costs
         m = max(1, int(Z.shape[0]))
-        row_bytes = 12 * Z.nnz / m if sp.issparse(Z) else Z.itemsize * Z.shape[1]
+        row_bytes: float = 12 * Z.nnz / m if sp.issparse(Z) else Z.itemsize * Z.shape[1]
         self._compiled = compiled if compiled is not None else is_worth_compiling(Z, targets.shape[1], m)
         block_bytes = _COMPILED_BYTES if self._compiled else _BLOCK_BYTES
         # Sums of n x n numbers a block must be few beside the rows themselves.
         self._rows = max(256, 2 * int(Z.shape[1]), int(block_bytes / max(8.0, row_bytes)))
+        if row_bytes * m < _THREADED_BYTES:
+            self._rows = m
 
     @property
     def n_features(self) -> int:
@@ -76,7 +81,7 @@ class MemoryPieces:
 
     def _piece(self, start: int) -> Piece:
         part = slice(start, min(start + self._rows, self.n_rows))
-        return Piece(self.Z[part], self.targets[part], self.costs[part], self._compiled)
+        return Piece(_rows(self.Z, part), self.targets[part], self.costs[part], self._compiled)
 
     def map(self, task: Callable[[Piece], T]) -> Iterator[T]:
         """Yield `task(piece)` for every block, in order."""
@@ -89,12 +94,13 @@ class MemoryPieces:
             yield from in_order(jobs)
             return
         # The blocks are what runs side by side: threads inside their products would be in the way.
-        with threadpool_limits(limits=1, user_api="blas"):
+        with threads_for_blas():
             yield from in_order(jobs)
 
     def sample(self, size: int) -> Piece | None:
-        """Return so many rows at random, each standing for several; None where there are few."""
+        """Return at most so many rows at random, each standing for several; None where there are few."""
         m = self.n_rows
+        size = min(size, max(_LEAST_SAMPLE, _SAMPLE_A_FEATURE * self.n_features, m // _SAMPLED))
         if m < _SAMPLE_SHARE * size:
             return None
         rows = np.sort(np.random.default_rng(0).choice(m, size, replace=False))
@@ -106,6 +112,18 @@ def is_worth_compiling(Z: Matrix, n_columns: int, n_rows: int) -> bool:
     """Return whether rows such as those of Z are so many that compiled loops pay for being loaded."""
     dense = isinstance(Z, np.ndarray) and Z.flags.c_contiguous and Z.dtype in (np.float64, np.float32)
     return dense and n_columns == 1 and n_rows * Z.shape[1] >= COMPILED_SIZE
+
+
+def _rows(Z: Matrix, part: slice) -> Matrix:
+    """Return some rows, which are neighbours, without copying them."""
+    if not sp.issparse(Z):
+        return Z[part]
+    if part.stop - part.start == Z.shape[0]:
+        return Z
+    first, last = Z.indptr[part.start], Z.indptr[part.stop]
+    indptr = Z.indptr[part.start : part.stop + 1] - first
+    entries = (Z.data[first:last], Z.indices[first:last], indptr)
+    return sp.csr_matrix(entries, shape=(part.stop - part.start, Z.shape[1]), copy=False)
 
 
 def _run(task: Callable[[Piece], T], piece: Callable[[int], Piece], start: int) -> T:

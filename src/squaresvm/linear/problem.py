@@ -28,7 +28,7 @@ from squaresvm.linear.passes import (
     added,
 )
 from squaresvm.solution import Certificate, Status
-from squaresvm.typing import FloatArray
+from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["ROUNDING", "LinearProblem", "Pieces", "Point", "Verdict"]
 
@@ -89,7 +89,7 @@ class Point:
     down_w: FloatArray
     down_b: FloatArray
 
-    def with_columns(self, other: Point, columns: Sequence[int] | FloatArray) -> Point:
+    def with_columns(self, other: Point, columns: Sequence[int] | IntArray) -> Point:
         """Return this point with some columns of another."""
         take = np.isin(np.arange(self.b.size), columns)
 

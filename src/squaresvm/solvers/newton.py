@@ -229,6 +229,13 @@ class _Hessian:
         changed = np.vstack([before.down_w - after.down_w, before.down_b - after.down_b])
         return replace(self, pairs=(*self.pairs, (moved, changed)))
 
+    def with_columns(self, other: _Hessian, columns: BoolArray) -> _Hessian:
+        """Return this Hessian with some columns of another; one that serves all columns is the same."""
+        if len(self.moments) == 1:
+            return other if columns.all() else self
+        pairs = zip(self.moments, other.moments, columns, strict=True)
+        return replace(self, moments=tuple(its if take else mine for mine, its, take in pairs))
+
     def estimate(self, point: Point, scale: FloatArray) -> FloatArray:
         """Return about what the residual of each column is: its root mean square over the active rows."""
         found = np.empty_like(point.b)
@@ -328,7 +335,13 @@ def _stepped(problem: LinearProblem, way: _Way, step: _Step, resting: BoolArray,
     if short.any():
         times = np.where(short, _line_minimum(problem, point, step, short), times)
         trial, hessian = _at(problem, way, step, times)
-    return _Way(trial, hessian, way.steps + 1, way.stalled | (short & (times == 0.0)))
+    # Where the objective cannot tell, the gradient does: a step that rounding spoiled is not taken.
+    before, after = way.hessian.estimate(point, problem.scale), hessian.estimate(trial, problem.scale)
+    worse = ~resting & lost & (after > before)
+    if worse.any():
+        trial = trial.with_columns(point, np.flatnonzero(worse))
+        hessian = hessian.with_columns(way.hessian, worse)
+    return _Way(trial, hessian, way.steps + 1, way.stalled | worse | (short & (times == 0.0)))
 
 
 def _at(problem: LinearProblem, way: _Way, step: _Step, times: FloatArray) -> tuple[Point, _Hessian]:
@@ -340,7 +353,7 @@ def _at(problem: LinearProblem, way: _Way, step: _Step, times: FloatArray) -> tu
         point = problem.at(w, b)
         return point, way.hessian.learned(way.point, point)
     point, moments = problem.moved(w, b, way.point, way.hessian.moments)
-    if max(its.loss_of_digits for its in moments) > _DIGITS:
+    if max(its.loss_of_digits(ridge=1.0) for its in moments) > _DIGITS:
         return _Hessian.at(problem, w, b)
     return point, replace(way.hessian, moments=moments)
 
