@@ -14,9 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from squaresvm.calibration import Calibration
 from squaresvm.estimators.blocks import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
 from squaresvm.estimators.parameters import check_positive
-from squaresvm.estimators.state import REQUESTS, State, two_labels
+from squaresvm.estimators.state import REQUESTS, State
 from squaresvm.estimators.updating import Updating
 from squaresvm.kernels import KernelFunction
+from squaresvm.labels import two_labels
 from squaresvm.leave_one_out import fixed_set
 from squaresvm.rows import Rows
 from squaresvm.solvers.base import Solver

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.choose import choose, wants_rows
 from squaresvm.kernels import Kernel
+from squaresvm.labels import two_labels
 from squaresvm.operators import (
     DenseOperator,
     LinearOperator,
@@ -30,7 +31,7 @@ from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["REQUESTS", "Settings", "State", "encode", "train", "two_labels"]
+__all__ = ["REQUESTS", "Settings", "State", "encode", "train"]
 
 #: Whoever reads or changes the store that states of one model share holds this lock. Few models are changed
 #: by several threads at once, so one for all of them is enough; predictions never take it.
@@ -290,26 +291,11 @@ def find_classes(y: np.ndarray[Any, Any], settings: Settings) -> np.ndarray[Any,
     return classes
 
 
-def two_labels(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return the two numbers that y consists of, sorted; None where it does not.
-
-    What `numpy.unique` would find, without sorting or hashing millions of labels.
-    """
-    if y.dtype.kind not in "iuf" or y.size == 0:
-        return None
-    low, high = y.min(), y.max()
-    if low == high or not np.all((y == low) | (y == high)):
-        return None
-    return np.array([low, high], dtype=y.dtype)
-
-
 def encode(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> FloatArray:
     """Return a column of +1 and -1 for each class (one for two); values as one column."""
     if classes is None:
         return np.asarray(y, dtype=np.float64)[:, None]
     if classes.size == 2:
-        if y.dtype == np.float64 and classes[0] == -1.0 and classes[1] == 1.0:
-            return y[:, None]
         return np.where(y == classes[1], 1.0, -1.0)[:, None]
     return np.where(y[:, None] == classes, 1.0, -1.0)
 

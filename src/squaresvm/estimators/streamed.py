@@ -158,16 +158,25 @@ _REASONS = {
 
 
 def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Survey:
+    # Twice what is needed, as rows of weight zero may be among them.
+    highest = min(1.0, 2.0 * size / source.n_rows) if source.n_rows else 1.0
+    survey = _survey(source, Look(has_labels, size, highest), progress)
+    if highest < 1.0 and survey.sample.ranks.size < 0.5 * min(size, survey.rows):
+        survey = _survey(source, Look(has_labels, size), progress)  # All but few have weight zero.
+    return survey
+
+
+def _survey(source: Source, look: Look, progress: Progress) -> Survey:
     def counted() -> Any:
         seen = 0
         progress(0)
-        for part in source.map(Look(has_labels, size)):
+        for part in source.map(look):
             seen += part.rows
             if seen:  # Zero would begin another pass.
                 progress(seen)
             yield part
 
-    return Survey.of(counted(), size)
+    return Survey.of(counted(), look.size)
 
 
 def _encoding(settings: Settings, classes: np.ndarray[Any, Any] | None) -> Encoding:

@@ -11,7 +11,7 @@ from numba import njit
 
 from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["evaluate_rows", "scatter_rows", "verify_rows"]
+__all__ = ["compare_rows", "evaluate_rows", "scatter_rows", "verify_rows"]
 
 # Sums may be taken in another order, for the sake of vector instructions; nothing else is given up.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -74,6 +74,38 @@ def _multiplier(y: float, f: float, cost: float, hinge: bool) -> tuple[float, fl
     is_active = not hinge or y * xi > 0.0
     beta = cost * xi if is_active else 0.0
     return beta, beta * xi, is_active
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def compare_rows(
+    Z: FloatArray,
+    y: FloatArray,
+    costs: FloatArray,
+    step: int,
+    w: FloatArray,
+    b: float,
+    former_w: FloatArray,
+    former_b: float,
+    in_w: FloatArray,
+    active: BoolArray,
+    was_active: BoolArray,
+) -> tuple[float, float]:
+    """Do what `evaluate_rows` does for the squared hinge, and mark the rows that were active formerly."""
+    loss, in_b = 0.0, 0.0
+    # Few rows at a time, so that what the first loop has read is still in the cache for the second.
+    for start in range(0, Z.shape[0], _CHUNK):
+        stop = min(start + _CHUNK, Z.shape[0])
+        rows, labels = Z[start:stop], y[start:stop]
+        its_costs = costs[start * step : max(stop * step, 1)]
+        more = evaluate_rows(rows, labels, its_costs, step, w, b, True, in_w, active[start:stop])
+        loss += more[0]
+        in_b += more[1]
+        for i in range(start, stop):
+            f = former_b
+            for j in range(Z.shape[1]):
+                f += Z[i, j] * former_w[j]
+            was_active[i] = y[i] * (y[i] - f) > 0.0
+    return loss, in_b
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)

@@ -8,14 +8,14 @@ import numpy as np
 
 from squaresvm.factors import Moments
 from squaresvm.family import Loss
-from squaresvm.linear.compiled import evaluate_rows, scatter_rows, verify_rows
+from squaresvm.linear.compiled import compare_rows, evaluate_rows, scatter_rows, verify_rows
 from squaresvm.linear.passes import Piece, Sums, Weighing
 from squaresvm.typing import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from squaresvm.linear.passes import Verify
 
-__all__ = ["evaluate", "moments", "verify"]
+__all__ = ["compare", "evaluate", "moments", "verify"]
 
 
 def evaluate(piece: Piece, loss: Loss, w: FloatArray, b: FloatArray) -> tuple[Sums, BoolArray]:
@@ -32,6 +32,28 @@ def evaluate(piece: Piece, loss: Loss, w: FloatArray, b: FloatArray) -> tuple[Su
         active,
     )
     return Sums(np.array([found[0]]), in_w[:, None], np.array([found[1]])), active[:, None]
+
+
+def compare(
+    piece: Piece, w: FloatArray, b: FloatArray, former_w: FloatArray, former_b: FloatArray
+) -> tuple[Sums, BoolArray, BoolArray]:
+    """Return the sums over one block, and which rows are active at either point, of shape (rows, 1)."""
+    in_w = np.zeros(w.shape[0])
+    active, was_active = np.empty((2, piece.costs.size), dtype=bool)
+    found = compare_rows(
+        piece.Z,
+        piece.targets[:, 0],
+        *_costs(piece),
+        np.ascontiguousarray(w[:, 0]),
+        float(b[0]),
+        np.ascontiguousarray(former_w[:, 0]),
+        float(former_b[0]),
+        in_w,
+        active,
+        was_active,
+    )
+    sums = Sums(np.array([found[0]]), in_w[:, None], np.array([found[1]]))
+    return sums, active[:, None], was_active[:, None]
 
 
 def moments(piece: Piece, rows: BoolArray) -> Moments:

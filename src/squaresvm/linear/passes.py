@@ -203,8 +203,7 @@ class Moved:
 
     def __call__(self, piece: Piece) -> tuple[Sums, tuple[Moments, ...], tuple[Moments, ...]]:
         """Return the sums, and the moments of the rows that became active and of those that no longer are."""
-        sums, now = self.at.with_active(piece)
-        _, was = Evaluate(self.at.loss, self.w, self.b).with_active(piece)
+        sums, now, was = self._compared(piece)
         came, left = now & ~was, was & ~now
         columns = range(now.shape[1])
         return (
@@ -212,6 +211,14 @@ class Moved:
             tuple(moments_of(piece, j, came[:, j]) for j in columns),
             tuple(moments_of(piece, j, left[:, j]) for j in columns),
         )
+
+    def _compared(self, piece: Piece) -> tuple[Sums, BoolArray, BoolArray]:
+        if piece.compiled and self.at.loss is Loss.SQUARED_HINGE:
+            from squaresvm.linear import compiled_pieces
+
+            return compiled_pieces.compare(piece, self.at.w, self.at.b, self.w, self.b)
+        sums, now = self.at.with_active(piece)
+        return sums, now, Evaluate(self.at.loss, self.w, self.b).with_active(piece)[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from squaresvm.labels import signs
 from squaresvm.linear.memory import COMPILED_SIZE
 from squaresvm.linear.passes import Piece
 from squaresvm.linear.survey import Sample
@@ -42,8 +43,8 @@ class Encoding:
     def targets(self, codes: np.ndarray[Any, Any]) -> FloatArray:
         """Return a column of +1 and -1 for each class, one for two, given places among the classes."""
         if self.n_columns == 1:
-            return np.where(codes == 1, 1.0, -1.0)[:, None]
-        return np.where(codes[:, None] == np.arange(self.n_columns), 1.0, -1.0)
+            return signs(codes.astype(bool, copy=False))[:, None]
+        return signs(codes[:, None] == np.arange(self.n_columns))
 
     def encode(self, y: np.ndarray[Any, Any], weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Return targets and costs.
@@ -54,16 +55,27 @@ class Encoding:
             For a label that no earlier pass has seen.
         """
         if self.classes is None:
-            costs = (
-                np.full(y.shape[0], self.class_costs[0]) if weights is None else weights * self.class_costs
-            )
-            return np.asarray(y, dtype=np.float64)[:, None], costs
-        codes = np.minimum(np.searchsorted(self.classes, y), self.classes.size - 1)
-        strange = self.classes[codes] != y
-        if strange.any():
-            raise ValueError(f"label {y[strange][0]!r} was not there in the first pass: the data has changed")
-        costs = self.class_costs[codes]
-        return self.targets(codes), costs if weights is None else costs * weights
+            return np.asarray(y, dtype=np.float64)[:, None], self._weighed(None, y.shape[0], weights)
+        if self.classes.size == 2:
+            codes = y == self.classes[1]
+            known = codes | (y == self.classes[0])
+        else:
+            codes = np.minimum(np.searchsorted(self.classes, y), self.classes.size - 1)
+            known = self.classes[codes] == y
+        if not known.all():
+            raise ValueError(f"label {y[~known][0]!r} was not there in the first pass: the data has changed")
+        return self.targets(codes), self._weighed(codes, y.shape[0], weights)
+
+    def _weighed(
+        self, codes: np.ndarray[Any, Any] | None, rows: int, weights: FloatArray | None
+    ) -> FloatArray:
+        """Return the costs; where they are all the same, one number seen many times."""
+        if np.all(self.class_costs == self.class_costs[0]):
+            costs = np.broadcast_to(self.class_costs[0], rows)
+        else:
+            assert codes is not None
+            costs = self.class_costs[codes.astype(np.intp)]
+        return costs if weights is None else costs * weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 
+from squaresvm.labels import two_labels
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -109,32 +110,52 @@ class Look:
         Whether y holds labels; values of a regression otherwise.
     size : int
         Rows of the sample at most.
+    highest : float, default=1.0
+        Ranks, which are even between 0 and 1, that may be in the sample: where the number of rows is known,
+        so is about how many of them it takes, and others need not travel.
     """
 
     has_labels: bool
     size: int
+    highest: float = 1.0
 
     def __call__(self, block: Block) -> Survey:
         """Return what one block tells."""
-        weights = np.ones(block.rows) if block.weights is None else block.weights
-        held: IntArray = np.flatnonzero(weights > 0.0)
-        X, y, weights = block.X[held], block.y[held], weights[held]
+        X, y = block.X, block.y
+        ones = np.broadcast_to(np.float64(1.0), block.rows)
+        weights = ones if block.weights is None else block.weights
+        if not weights.all():
+            held: IntArray = np.flatnonzero(weights)
+            X, y, weights = X[held], y[held], weights[held]
         # Seeded by the place of the block, so that a pass that is made again finds the same sample.
-        ranks = np.random.default_rng(block.first).random(held.size)
-        sample = Sample(X, y, weights, ranks).lowest(self.size)
+        ranks = np.random.default_rng(block.first).random((y.shape[0],))
+        low = np.flatnonzero(ranks < self.highest)
+        sample = Sample(X[low], y[low], weights[low], ranks[low]).lowest(self.size)
         if not self.has_labels:
             values = _values(y, block)
             largest = float(np.abs(values).max(initial=0.0))
             none = np.empty(0)
-            return Survey(held.size, values[:0], none, none, largest, sample, not sp.issparse(X))
-        labels, places, found = np.unique(y, return_inverse=True, return_counts=True)
+            return Survey(y.shape[0], values[:0], none, none, largest, sample, not sp.issparse(X))
+        labels, counts, totals = _counted(y, weights)
         # At the first block that has none, not after millions. Twice each, or scikit-learn takes labels that
         # are all distinct for the values of a regression.
         check_classification_targets(np.repeat(labels, 2))
-        totals = np.zeros(labels.size)
-        np.add.at(totals, places, weights)
-        counts = found.astype(np.float64)
-        return Survey(held.size, labels, counts, totals, 1.0, sample, not sp.issparse(X))
+        return Survey(y.shape[0], labels, counts, totals, 1.0, sample, not sp.issparse(X))
+
+
+def _counted(
+    y: np.ndarray[Any, Any], weights: FloatArray
+) -> tuple[np.ndarray[Any, Any], FloatArray, FloatArray]:
+    """Return the labels, sorted, how many rows each has, and the sum of their weights."""
+    labels = two_labels(y)
+    if labels is not None:
+        upper = y == labels[1]
+        rows, weight = float(np.count_nonzero(upper)), float(weights.sum(where=upper))
+        total = float(weights.sum(where=~upper))
+        return labels, np.array([y.size - rows, rows]), np.array([total, weight])
+    labels, places, found = np.unique(y, return_inverse=True, return_counts=True)
+    totals = np.bincount(places, weights, labels.size).astype(np.float64, copy=False)
+    return labels, found.astype(np.float64), totals
 
 
 def _values(y: np.ndarray[Any, Any], block: Block) -> FloatArray:
