@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import squaresvm
-from squaresvm.files import atomic
+from squaresvm import atomic
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -14,9 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import squaresvm
-from squaresvm import cli
+from squaresvm import atomic, cli
 from squaresvm.cli.app import app
-from squaresvm.files import atomic
 from squaresvm.page import Facts, render, write_atomically
 
 

@@ -16,9 +16,9 @@ import histories
 import squaresvm
 from histories import PROBES, History, data, loo_values, values
 from remains import Remains
-from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, Window
+from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, Window, atomic
 from squaresvm.files import History as Requests
-from squaresvm.files import ModelFileError, Record, atomic, with_columns
+from squaresvm.files import ModelFileError, Record, with_columns
 from squaresvm.operators.on_demand import OnDemandOperator
 from squaresvm.preparation import Category, Number, Preparation
 from squaresvm.solvers import ActiveSet, TwoSmo

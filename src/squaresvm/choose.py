@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from squaresvm.linear.products import is_wide
 from squaresvm.operators import OnDemandOperator
 from squaresvm.operators.on_demand import available_memory
 from squaresvm.problem import Loss, Problem
@@ -185,6 +186,11 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
         return solver, (
             f"{problem.loss}, {problem.n_rows} rows, {problem.bias}: updates of single multipliers take "
             "O(m^2) in all, a factor O(m^3)"
+        )
+    if features is not None and is_wide(features.shape[1]):
+        return Newton(), (
+            f"{problem.loss}, linear, {features.shape[1]} columns for {problem.n_rows} rows: conjugate "
+            "gradients for Newton steps in w take passes over the rows, and no matrix of columns by columns"
         )
     if problem.loss is Loss.SQUARED:
         if features is not None:

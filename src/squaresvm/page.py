@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from squaresvm._version import __version__
-from squaresvm.files.atomic import replacing
+from squaresvm.atomic import replacing
 from squaresvm.typing import FloatArray
 
 __all__ = ["Facts", "TableOfRows", "page_of", "render", "write_atomically"]

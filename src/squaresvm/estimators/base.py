@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from squaresvm.estimators.parameters import (
 )
 from squaresvm.estimators.state import REQUESTS, Settings, State, make_operator, train, weigh
 from squaresvm.estimators.streamed import StreamedState, fit_source
+from squaresvm.estimators.writing import check_out, write_blocks
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import check_symmetric
@@ -40,12 +42,12 @@ from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["SquareSVM"]
+__all__ = ["SquareSVM", "refuse_out"]
 
 T = TypeVar("T")
 
 #: What fits a linear model from a stream.
-_STREAM_SOLVERS = {Loss.SQUARED: "direct", Loss.SQUARED_HINGE: "newton"}
+_STREAM_SOLVERS = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",)}
 
 
 class SquareSVM(BaseEstimator):
@@ -142,8 +144,9 @@ class SquareSVM(BaseEstimator):
                 "features in front: MappedSource(source, Nystrom(...).fit(some_rows))"
             )
         fitting = _STREAM_SOLVERS[self._loss]
-        if not isinstance(self.solver, str) or self.solver not in ("auto", fitting):
-            raise ValueError(f"a source is fitted with solver={fitting!r} or 'auto'; got {self.solver!r}")
+        if not isinstance(self.solver, str) or self.solver not in ("auto", *fitting):
+            names = " or ".join(repr(name) for name in (*fitting, "auto"))
+            raise ValueError(f"a source is fitted with solver={names}; got {self.solver!r}")
         trial = self._copy()
         trial._check_parameters()
         trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
@@ -405,6 +408,19 @@ class SquareSVM(BaseEstimator):
         X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
         return state.decision(X)
 
+    def _said(
+        self,
+        source: Source,
+        task: Callable[[Block], np.ndarray[Any, Any]],
+        out: str | os.PathLike[str] | None,
+        names: tuple[str, ...],
+    ) -> Iterator[np.ndarray[Any, Any]] | Path:
+        """Return what a task says of each block of a source; where it was written, if it was to be."""
+        if out is None:
+            return self._over_source(source, task)
+        path = check_out(out)
+        return write_blocks(self._over_source(source, task), path, names)
+
     def _over_source(self, source: Source, task: Callable[[Block], T]) -> Iterator[T]:
         """Make a pass over a source with a task that decides on its blocks."""
         if source.n_features != self.n_features_in_:
@@ -420,6 +436,12 @@ class SquareSVM(BaseEstimator):
                 f"on {names[place]!r} there: give the columns in the order of the fit"
             )
         return source.map(task)
+
+
+def refuse_out(out: object) -> None:
+    """Raise unless nothing is to be written: rows in memory have their answer in memory."""
+    if out is not None:
+        raise ValueError("out goes with a source: what is returned for rows in memory can be saved as it is")
 
 
 def _precomputed(rows: Rows, settings: Settings) -> Operator:

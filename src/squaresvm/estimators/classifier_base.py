@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,10 +14,12 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.calibration import Calibration
+from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.blocks import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
 from squaresvm.estimators.parameters import check_positive
 from squaresvm.estimators.state import REQUESTS, State
 from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.writing import storable
 from squaresvm.kernels import KernelFunction
 from squaresvm.labels import two_labels
 from squaresvm.leave_one_out import fixed_set
@@ -107,39 +111,55 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         weights = state.settings.class_weight
         return np.array([weights.get(label, 1.0) for label in self.classes_.tolist()])
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
         """Return f at each row: positive for ``classes_[1]`` of two, a column a class for more.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (rows, n), or source
             With a precomputed kernel, kernel values with the rows held, in the order of ``ids_``.
+        out : path, optional
+            With a source, a file to write to, block by block: ``.npy`` or ``.parquet``. It is there when all
+            is written, or not at all.
+            Columns in Parquet are named ``decision``, or ``decision_`` and the label.
 
         Returns
         -------
         ndarray of shape (rows,) or (rows, n_classes)
-            Of a source, an iterator of such arrays, one a block.
+            Of a source, an iterator of such arrays, one a block; the path, where `out` was given.
         """
         state = self._current()
         if is_source(X):
-            return self._over_source(X, DecideOn(Decider.of(state)))
+            assert state.classes is not None
+            labels = state.classes.tolist()
+            names = ("decision",) if len(labels) == 2 else tuple(f"decision_{label}" for label in labels)
+            return self._said(X, DecideOn(Decider.of(state)), out, names)
+        refuse_out(out)
         return as_flat(self._decision(state, X))
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
         """Return the label of each row.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (rows, n), or source
+        out : path, optional
+            With a source, a file to write to, block by block: ``.npy`` or ``.parquet``. It is there when all
+            is written, or not at all.
+            The column in Parquet is named ``prediction``.
 
         Returns
         -------
         ndarray of shape (rows,)
-            Of a source, an iterator of such arrays, one a block.
+            Of a source, an iterator of such arrays, one a block; the path, where `out` was given.
         """
         state = self._current()
         if is_source(X):
-            return self._over_source(X, LabelOn(Decider.of(state)))
+            decide = Decider.of(state)
+            if out is not None and decide.classes is not None:
+                decide = replace(decide, classes=storable(decide.classes))
+            return self._said(X, LabelOn(decide), out, ("prediction",))
+        refuse_out(out)
         return labels_of(state, self._decision(state, X))
 
     def score(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -13,6 +14,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import validate_data
 
+from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.blocks import DecideOn, Decider, SquaresOn
 from squaresvm.estimators.reweighting import Reweighting
 from squaresvm.estimators.state import REQUESTS, State
@@ -132,21 +134,26 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
     def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.asarray(y, dtype=np.float64)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
         """Return the value at each row.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (rows, n), or source
+        out : path, optional
+            With a source, a file to write to, block by block: ``.npy`` or ``.parquet``. It is there when all
+            is written, or not at all.
+            The column in Parquet is named ``prediction``.
 
         Returns
         -------
         ndarray of shape (rows,)
-            Of a source, an iterator of such arrays, one a block.
+            Of a source, an iterator of such arrays, one a block; the path, where `out` was given.
         """
         state = self._current()
         if is_source(X):
-            return self._over_source(X, DecideOn(Decider.of(state)))
+            return self._said(X, DecideOn(Decider.of(state)), out, ("prediction",))
+        refuse_out(out)
         return self._decision(state, X)[:, 0]
 
     def score(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> float:

@@ -15,7 +15,9 @@ from squaresvm.estimators.state import Settings, State, check_costs, find_classe
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.linear import Encoding, LinearProblem, Look, Sample, StreamedPieces, Survey
 from squaresvm.linear.checkpoint import Checkpoint
+from squaresvm.linear.products import is_wide
 from squaresvm.linear.progress import Progress
+from squaresvm.operators.on_demand import available_memory
 from squaresvm.problem import Loss
 from squaresvm.receipt import Receipt
 from squaresvm.rows import Ids, Rows
@@ -23,13 +25,17 @@ from squaresvm.solution import Certificate, Outcome, Solution, Status
 from squaresvm.solvers.direct import from_sums
 from squaresvm.solvers.monitor import Monitor
 from squaresvm.solvers.newton import search
+from squaresvm.solvers.newton_products import ProductHessian
 from squaresvm.streaming import Source
+from squaresvm.streaming.threads import thread_count
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows"]
 
 #: Rows of the sample that the first pass takes, at least and for each feature.
 _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
+#: Bytes of such a sample, and rows at least, where there are so many features that no Hessian is formed.
+_SAMPLE_BYTES, _LEAST_SAMPLE = 2**28, 2000
 #: Steps of a search at most.
 _MAX_ITER = 200
 #: Share of tol down to which a solution of the squared loss is refined: each step takes two passes.
@@ -112,7 +118,7 @@ def fit_source(
     n = source.n_features
     progress = Progress(source.n_rows)
     try:
-        survey = _look(source, has_labels, max(_SAMPLE, _SAMPLE_A_FEATURE * n), progress)
+        survey = _look(source, has_labels, _sample_size(n), progress)
         progress.n_rows = source.n_rows or survey.rows
         settings = settings_of(_no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
@@ -120,28 +126,28 @@ def fit_source(
         pieces = StreamedPieces(source, encoding, survey.rows, survey.sample, progress)
         scale = np.full(pieces.n_columns, survey.scale or 1.0)
         problem = LinearProblem(pieces, settings.loss, settings.bias, scale)
-        kept = None if checkpoint is None else Checkpoint.of(checkpoint, _purpose(settings, survey, n))
-        solution = _solve(problem, settings, kept)
+        by_sums = _goes_by_sums(settings, n)
+        purpose = _purpose(settings, survey, n, by_sums)
+        kept = None if checkpoint is None else Checkpoint.of(checkpoint, purpose)
+        solution = _solve(problem, settings, by_sums, kept)
         certificate = _certify(problem, solution, settings.tol)
         calibration = None
         if has_labels:
             calibration = _calibrate(problem, solution, survey.sample, encoding, settings.C)
     finally:
         progress.close()
-    squared = settings.loss is Loss.SQUARED
-    factor = solution.factor if squared else None
     state = StreamedState(
         rows=_no_rows(n, survey.labels[:0], np.empty(0)),
         settings=settings,
         classes=classes,
         solution=replace(solution, factor=None, work={"passes": float(progress.passes)}),
-        solver="direct" if squared else "newton",
-        reason=f"a stream of {survey.rows} rows and {n} columns: {_REASONS[settings.loss]}",
+        solver="direct" if by_sums else "newton",
+        reason=f"a stream of {survey.rows} rows and {n} columns: {_reason(by_sums, n)}",
         operator=None,
         n_rows=survey.rows,
         counts=survey.counts,
         judged=certificate,
-        sums=factor.moments if isinstance(factor, MomentsFactor) else None,
+        sums=_sums_of(solution) if settings.loss is Loss.SQUARED else None,
     )
     if calibration is not None:
         state.__dict__["calibration"] = calibration
@@ -151,10 +157,47 @@ def fit_source(
     return state
 
 
-_REASONS = {
-    Loss.SQUARED: "one system from sums over the rows",
-    Loss.SQUARED_HINGE: "Newton steps in w need few passes",
-}
+def _sample_size(n_features: int) -> int:
+    """Return how many rows the first pass takes a sample of: as many as memory bears, where they are long."""
+    if not is_wide(n_features):
+        return max(_SAMPLE, _SAMPLE_A_FEATURE * n_features)
+    return min(_SAMPLE, max(_LEAST_SAMPLE, _SAMPLE_BYTES // (8 * n_features)))
+
+
+def _goes_by_sums(settings: Settings, n_features: int) -> bool:
+    """Return whether to solve one system from sums of n x n numbers over the rows.
+
+    Raises
+    ------
+    MemoryError
+        If that was asked for by name, and there is no room for them.
+    """
+    if settings.loss is not Loss.SQUARED or settings.solver == "newton":
+        return False
+    if settings.solver != "direct":
+        return not is_wide(n_features)
+    # One for each block that is at work or waits, the total and what it becomes, the system and its factor.
+    needed, free = 8 * n_features**2 * (thread_count() + 6), available_memory()
+    if needed > free:
+        raise MemoryError(
+            f"solver='direct' needs about {needed / 2**30:.1f} GB for sums of {n_features} x {n_features} "
+            f"numbers, and {free / 2**30:.1f} GB are free: leave solver='auto', which needs none of them"
+        )
+    return True
+
+
+def _reason(by_sums: bool, n_features: int) -> str:
+    if by_sums:
+        return "one system from sums over the rows"
+    if is_wide(n_features):
+        return "conjugate gradients for Newton steps in w need no matrix of columns by columns"
+    return "Newton steps in w need few passes"
+
+
+def _sums_of(solution: Solution) -> Moments | None:
+    """Return the sums that a solution of the squared loss came with."""
+    factor = solution.factor[0] if isinstance(solution.factor, tuple) else solution.factor
+    return factor.moments if isinstance(factor, MomentsFactor) else None
 
 
 def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Survey:
@@ -191,8 +234,9 @@ def _encoding(settings: Settings, classes: np.ndarray[Any, Any] | None) -> Encod
     return Encoding(classes, settings.C * weights)
 
 
-def _purpose(settings: Settings, survey: Survey, n_features: int) -> dict[str, Any]:
+def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool) -> dict[str, Any]:
     return {
+        "kept": "sums" if by_sums else "coefficients",
         "loss": settings.loss.value,
         "A": repr(settings.bias.penalty),
         "C": repr(settings.C),
@@ -206,9 +250,11 @@ def _purpose(settings: Settings, survey: Survey, n_features: int) -> dict[str, A
     }
 
 
-def _solve(problem: LinearProblem, settings: Settings, checkpoint: Checkpoint | None) -> Solution:
+def _solve(
+    problem: LinearProblem, settings: Settings, by_sums: bool, checkpoint: Checkpoint | None
+) -> Solution:
     held = None if checkpoint is None else checkpoint.read()
-    if settings.loss is Loss.SQUARED:
+    if by_sums:
         if held is None:
             moments = problem.moments()
             if checkpoint is not None:
@@ -257,31 +303,56 @@ def _certify(problem: LinearProblem, solution: Solution, tol: float) -> Certific
 def _calibrate(
     problem: LinearProblem, solution: Solution, sample: Sample, encoding: Encoding, C: float
 ) -> Calibration:
-    """Return the map to probabilities from leave-one-out values of the sample: no pass is needed."""
+    """Return the map to probabilities from leave-one-out values of the sample.
+
+    No pass is needed where the Hessian was formed; else a few, and the values are approximate.
+    """
     w, b = solution.primal, solution.bias
     assert w is not None
     assert encoding.classes is not None
     targets, costs = encoding.encode(sample.y, sample.weights)
     values = np.asarray(sample.X @ w, dtype=np.float64) + b
-    factors = solution.factor if isinstance(solution.factor, tuple) else (solution.factor,)
+    leverage = _leverage(problem, solution)
     for column in range(targets.shape[1]):
-        factor = factors[min(column, len(factors) - 1)]
-        assert isinstance(factor, MomentsFactor)
         error = targets[:, column] - values[:, column]
         inside = np.ones(error.size, dtype=bool)
         if problem.loss is Loss.SQUARED_HINGE:
             inside = targets[:, column] * error > 0.0
-        left = 1.0 - costs[inside] * factor.leverage(sample.X[np.flatnonzero(inside)])
+        rows = np.flatnonzero(inside)
+        if rows.size == 0:
+            continue
+        left = 1.0 - costs[rows] * leverage(sample.X[rows], costs[rows], column)
         # y - f without the row is (y - f) / (1 - C leverage); the sample is of rows that are in the sums.
-        values[inside, column] = targets[inside, column] - error[inside] / np.maximum(left, 1e-12)
+        values[rows, column] = targets[rows, column] - error[rows] / np.maximum(left, 1e-12)
     codes = np.searchsorted(encoding.classes, sample.y)
     return Calibration.fit(values, codes, costs / C)
+
+
+def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, FloatArray, int], FloatArray]:
+    """Return what tells the leverage of rows, given their costs and the column in which they are active."""
+    factors = solution.factor if isinstance(solution.factor, tuple) else (solution.factor,)
+    if not all(isinstance(factor, MomentsFactor) for factor in factors):
+        assert solution.primal is not None
+        return ProductHessian.at(problem, solution.primal, solution.bias)[1].leverage
+
+    def by_factor(Z: Matrix, costs: FloatArray, column: int) -> FloatArray:
+        factor = factors[min(column, len(factors) - 1)]
+        assert isinstance(factor, MomentsFactor)
+        return factor.leverage(Z)
+
+    return by_factor
 
 
 # Sums that learn and forget ------------------------------------------------------------------------
 
 
 def _sums(state: StreamedState, what: str) -> Moments:
+    if state.sums is None and state.settings.loss is Loss.SQUARED:
+        n = state.rows.n_columns
+        raise ValueError(
+            f"{what} needs sums of {n} x {n} numbers over the rows, which are not formed for so many columns "
+            "unless asked for: fit from the source again, with solver='direct' if there is memory for them"
+        )
     if state.sums is None:
         raise ValueError(
             f"{what} needs sums over the rows, which tell enough for the squared loss only: fit from the "

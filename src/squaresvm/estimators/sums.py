@@ -9,6 +9,7 @@ import numpy as np
 
 from squaresvm.estimators.state import State, encode
 from squaresvm.factors import Moments, MomentsFactor
+from squaresvm.linear.products import is_wide
 from squaresvm.problem import Loss
 from squaresvm.rows import Rows
 from squaresvm.solution import Solution
@@ -25,8 +26,11 @@ _REQUESTS = 64
 
 
 def apply_to(state: State) -> bool:
-    """Return whether the model is linear, of squared loss, and solved in w."""
-    return state.settings.loss is Loss.SQUARED and state.solution.primal is not None
+    """Return whether the model is linear, of squared loss, solved in w, and has sums or is narrow enough."""
+    solution = state.solution
+    if state.settings.loss is not Loss.SQUARED or solution.primal is None:
+        return False
+    return isinstance(solution.factor, MomentsFactor) or not is_wide(solution.primal.shape[0])
 
 
 def forget(

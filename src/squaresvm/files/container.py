@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from squaresvm.files.atomic import replacing
+from squaresvm.atomic import replacing
 from squaresvm.files.errors import ModelFileError
 
 __all__ = ["VERSION", "read", "write"]

@@ -23,6 +23,8 @@ T = TypeVar("T")
 _BLOCK_BYTES, _COMPILED_BYTES = 2 * 2**20, 16 * 2**20
 #: Bytes of rows from which on threads are worth starting.
 _THREADED_BYTES = 16 * 2**20
+#: Rows of a block at least, where nothing is formed of n x n numbers.
+_LEAST_ROWS = 64
 #: Numbers in dense rows from which on compiled loops are used.
 COMPILED_SIZE = 4_000_000
 #: Rows of which a part tells enough about the Hessian.
@@ -54,10 +56,11 @@ class MemoryPieces:
         row_bytes: float = 12 * Z.nnz / m if sp.issparse(Z) else Z.itemsize * Z.shape[1]
         self._compiled = compiled if compiled is not None else is_worth_compiling(Z, targets.shape[1], m)
         block_bytes = _COMPILED_BYTES if self._compiled else _BLOCK_BYTES
+        self._few = max(_LEAST_ROWS, int(block_bytes / max(8.0, row_bytes)))
         # Sums of n x n numbers a block must be few beside the rows themselves.
-        self._rows = max(256, 2 * int(Z.shape[1]), int(block_bytes / max(8.0, row_bytes)))
+        self._many = max(256, 2 * int(Z.shape[1]), self._few)
         if row_bytes * m < _THREADED_BYTES:
-            self._rows = m
+            self._few = self._many = m
 
     @property
     def n_features(self) -> int:
@@ -79,17 +82,23 @@ class MemoryPieces:
         """Whether several passes cost less than the Hessian of all rows: they are in memory, and many."""
         return self.n_rows > _MANY_ROWS
 
-    def _piece(self, start: int) -> Piece:
-        part = slice(start, min(start + self._rows, self.n_rows))
-        return Piece(_rows(self.Z, part), self.targets[part], self.costs[part], self._compiled)
+    @property
+    def rows_stay(self) -> bool:
+        """Yes: they are in memory."""
+        return True
+
+    def _piece(self, start: int, rows: int) -> Piece:
+        part = slice(start, min(start + rows, self.n_rows))
+        return Piece(_rows(self.Z, part), self.targets[part], self.costs[part], self._compiled, start)
 
     def map(self, task: Callable[[Piece], T]) -> Iterator[T]:
         """Yield `task(piece)` for every block, in order."""
-        starts = range(0, self.n_rows, self._rows)
+        rows = self._many if getattr(task, "forms_squares", False) else self._few
+        starts = range(0, self.n_rows, rows)
         if len(starts) == 1:
-            yield task(self._piece(0))
+            yield task(self._piece(0, rows))
             return
-        jobs = (partial(_run, task, self._piece, start) for start in starts)
+        jobs = (partial(_run, task, self._piece, start, rows) for start in starts)
         if self._compiled:
             yield from in_order(jobs)
             return
@@ -126,5 +135,5 @@ def _rows(Z: Matrix, part: slice) -> Matrix:
     return sp.csr_matrix(entries, shape=(part.stop - part.start, Z.shape[1]), copy=False)
 
 
-def _run(task: Callable[[Piece], T], piece: Callable[[int], Piece], start: int) -> T:
-    return task(piece(start))
+def _run(task: Callable[[Piece], T], piece: Callable[[int, int], Piece], start: int, rows: int) -> T:
+    return task(piece(start, rows))

@@ -12,7 +12,7 @@ so that a pass is a reduction: memory, memory maps, files and a cluster differ o
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -57,12 +57,15 @@ class Piece:
     compiled : bool, default=False
         Whether to go through the rows by compiled loops: worth it where rows are many, dense, and of one
         column of targets.
+    first : int, default=0
+        Number of the first row among all, where they are in memory.
     """
 
     Z: Matrix
     targets: FloatArray
     costs: FloatArray
     compiled: bool = False
+    first: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +172,7 @@ class Curvature:
 
     at: Evaluate
     every: int = 1
+    forms_squares: ClassVar[bool] = True
 
     def __call__(self, piece: Piece) -> tuple[Sums, tuple[Moments, ...]]:
         """Return the sums and moments over one block."""
@@ -182,6 +186,8 @@ class Curvature:
 @dataclass(frozen=True, eq=False)
 class Collect:
     """The task of a pass that needs the moments of all rows: all that the squared loss needs of them."""
+
+    forms_squares: ClassVar[bool] = True
 
     def __call__(self, piece: Piece) -> tuple[Moments, ...]:
         """Return the moments over one block."""
@@ -200,6 +206,7 @@ class Moved:
     at: Evaluate
     w: FloatArray
     b: FloatArray
+    forms_squares: ClassVar[bool] = True
 
     def __call__(self, piece: Piece) -> tuple[Sums, tuple[Moments, ...], tuple[Moments, ...]]:
         """Return the sums, and the moments of the rows that became active and of those that no longer are."""

@@ -27,8 +27,9 @@ from squaresvm.linear.passes import (
     Weighing,
     added,
 )
+from squaresvm.linear.products import FarOutlining, Multiply, Outline, Outlining, Sides
 from squaresvm.solution import Certificate, Status
-from squaresvm.typing import FloatArray, IntArray
+from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["ROUNDING", "LinearProblem", "Pieces", "Point", "Verdict"]
 
@@ -59,6 +60,11 @@ class Pieces(Protocol):
     @property
     def passes_are_cheap(self) -> bool:
         """Whether several passes cost less than the Hessian of all rows."""
+        ...
+
+    @property
+    def rows_stay(self) -> bool:
+        """Whether a block's `first` tells its rows, so that something can be remembered of each."""
         ...
 
     def sample(self, size: int) -> Piece | None:
@@ -195,6 +201,26 @@ class LinearProblem:
             came, left = _joined(came, new), _joined(left, old)
         now = tuple(_less(_plus(held, new), old) for held, new, old in zip(moments, came, left, strict=True))
         return self._point(w, b, _total(iter(sums))), now
+
+    def outlined(self, w: FloatArray, b: FloatArray) -> tuple[Point, Outline, Sides]:
+        """Return objective, gradient, the outline of active rows and which they are: one pass."""
+        at = Evaluate(self.loss, w, b)
+        task = Outlining(at) if self.pieces.rows_stay else FarOutlining(at)
+        sides: list[BoolArray] = []
+
+        def parts() -> Iterator[Outline]:
+            for found, active in self.pieces.map(task):
+                if active is not None and self.loss is Loss.SQUARED_HINGE:
+                    sides.append(active)
+                yield found
+
+        found = _total(parts())
+        held = np.concatenate(sides) if sides else None
+        return self._point(w, b, found), found, Sides(at, held)
+
+    def product(self, sides: Sides, V: FloatArray, shift: FloatArray, columns: IntArray) -> FloatArray:
+        """Return sum C_i z_i (z_i'v - shift) over the active rows of each vector's column: one pass."""
+        return _total(self.pieces.map(Multiply(sides, V, shift, columns))).in_w
 
     def slopes(
         self, start: Point, dw: FloatArray, db: FloatArray, times: FloatArray, decrement: FloatArray

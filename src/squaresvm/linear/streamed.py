@@ -145,6 +145,11 @@ class StreamedPieces:
         """No: rows are read anew in each."""
         return False
 
+    @property
+    def rows_stay(self) -> bool:
+        """No: a row is known to nobody between passes."""
+        return False
+
     def map(self, task: Callable[[Piece], T]) -> Iterator[T]:
         """Yield `task(piece)` for every block, in order."""
         seen = 0

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
-from squaresvm.factors import Moments, MomentsFactor
-from squaresvm.family import Bias, Loss
+from squaresvm.family import Loss
 from squaresvm.linear import LinearProblem, MemoryPieces, Point
+from squaresvm.linear.products import is_wide
 from squaresvm.problem import Problem
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.monitor import Callback, Monitor
+from squaresvm.solvers.newton_hessian import Hessian, Step
+from squaresvm.solvers.newton_moments import FormedHessian
+from squaresvm.solvers.newton_products import ProductHessian
 from squaresvm.solvers.options import check_callback
 from squaresvm.typing import BoolArray, FloatArray
 
@@ -38,10 +40,10 @@ _ARMIJO = 1e-4
 _TIMES, _LINE_PASSES, _NARROW = 16, 12, 1e-12
 #: Share of `tol` at which the estimated residual is small enough, and its bound on a sample.
 _GOOD, _ROUGH = 0.05, 1e-4
+#: Share of the wanted residual below which a step need not go.
+_SPARE = 0.3
 #: Decrements below this share of the objective are lost in its rounding.
 _LOST = 1e-14
-#: Loss of relative accuracy by subtraction after which moments are taken anew.
-_DIGITS = 1e6
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Newton:
 
     Large problems are solved on a sample of rows first, so that few passes over all rows are left. After the
     first of them, only rows that change sides touch the Hessian; where passes are cheap, part of the rows
-    tells enough about it, and the gradients of the passes (BFGS) tell the rest.
+    tells enough about it, and the gradients of the passes (BFGS) tell the rest. With many features, the
+    Hessian is not formed: conjugate gradients find the step by passes that multiply with it.
 
     Parameters
     ----------
@@ -134,7 +137,8 @@ def search(
     Returns
     -------
     Solution
-        Its factor is a tuple of :class:`~squaresvm.factors.MomentsFactor`, of the active rows of each column.
+        Its factor is a tuple of :class:`~squaresvm.factors.MomentsFactor`, of the active rows of each column;
+        None where there are too many features to form any.
     """
     way = _first(problem, start, keep)
     wanted = _GOOD * tol
@@ -156,110 +160,15 @@ def search(
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
-    """Where the Hessian sends each column, and by how much the objective falls, to first order."""
-
-    dw: FloatArray
-    db: FloatArray
-    decrement: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class _Hessian:
-    """The Hessian of each column, or of all of them, by the moments of the active rows.
-
-    Parameters
-    ----------
-    moments : tuple of Moments
-    bias : Bias
-    is_exact : bool, default=True
-        Whether it is that of all rows at the current point, and not that of some.
-    pairs : tuple, default=()
-        Steps, and what they changed in the gradient, each of shape (n + 1, k): what a Hessian of some rows
-        has learned since.
-    """
-
-    moments: tuple[Moments, ...]
-    bias: Bias
-    is_exact: bool = True
-    pairs: tuple[tuple[FloatArray, FloatArray], ...] = ()
-
-    @classmethod
-    def at(
-        cls, problem: LinearProblem, w: FloatArray, b: FloatArray, every: int = 1
-    ) -> tuple[Point, _Hessian]:
-        """Return the point and the Hessian there: one pass."""
-        point, moments = problem.with_curvature(w, b, every)
-        return point, cls(moments, problem.bias, is_exact=every == 1)
-
-    @cached_property
-    def factors(self) -> tuple[MomentsFactor, ...]:
-        """A factor for each of the moments."""
-        return tuple(MomentsFactor(moments, self.bias) for moments in self.moments)
-
-    def step(self, point: Point) -> _Step:
-        """Return the Newton step of every column."""
-        down = np.vstack([point.down_w, point.down_b])
-        found = self._solve(down)
-        return _Step(found[:-1], found[-1], (found * down).sum(axis=0))
-
-    def _solve(self, down: FloatArray) -> FloatArray:
-        """Return the inverse of the Hessian times `down`, by the two loops of the BFGS formula."""
-        down, taken = down.copy(), []
-        for moved, changed in reversed(self.pairs):
-            scale = (moved * changed).sum(axis=0)
-            share = np.divide((moved * down).sum(axis=0), scale, out=np.zeros_like(scale), where=scale > 0.0)
-            down -= share * changed
-            taken.append((share, scale))
-        found = self._solve_by_factors(down)
-        for (moved, changed), (share, scale) in zip(self.pairs, reversed(taken), strict=True):
-            back = (changed * found).sum(axis=0)
-            found += moved * (share - np.divide(back, scale, out=np.zeros_like(scale), where=scale > 0.0))
-        return found
-
-    def _solve_by_factors(self, down: FloatArray) -> FloatArray:
-        if len(self.factors) == 1:
-            return np.vstack(self.factors[0].step(down[:-1], down[-1]))
-        steps = [factor.step(down[:-1, [j]], down[-1, [j]]) for j, factor in enumerate(self.factors)]
-        return np.hstack([np.vstack([w, b]) for w, b in steps])
-
-    def learned(self, before: Point, after: Point) -> _Hessian:
-        """Return the Hessian after a step has shown what it changes in the gradient."""
-        moved = np.vstack([after.w - before.w, after.b - before.b])
-        changed = np.vstack([before.down_w - after.down_w, before.down_b - after.down_b])
-        return replace(self, pairs=(*self.pairs, (moved, changed)))
-
-    def with_columns(self, other: _Hessian, columns: BoolArray) -> _Hessian:
-        """Return this Hessian with some columns of another; one that serves all columns is the same."""
-        if len(self.moments) == 1:
-            return other if columns.all() else self
-        pairs = zip(self.moments, other.moments, columns, strict=True)
-        return replace(self, moments=tuple(its if take else mine for mine, its, take in pairs))
-
-    def estimate(self, point: Point, scale: FloatArray) -> FloatArray:
-        """Return about what the residual of each column is: its root mean square over the active rows."""
-        found = np.empty_like(point.b)
-        for j in range(point.b.size):
-            moments, g = self.moments[min(j, len(self.moments) - 1)], point.down_w[:, j]
-            if moments.total == 0.0:
-                found[j] = np.abs(g).max(initial=0.0)
-                continue
-            rows = float(g @ moments.scatter @ g) / moments.total + float(moments.mean @ g) ** 2
-            # |beta|_1 is at most this, by the inequality of Cauchy and Schwarz.
-            weight = np.sqrt(moments.total * point.sums.loss[j])
-            along = abs(point.down_b[j]) / weight if weight > 0.0 else 0.0
-            found[j] = max(np.sqrt(max(rows, 0.0)) / scale[j], along)
-        return found
-
-
-@dataclass(frozen=True, eq=False)
 class _Way:
     """How far a search has come.
 
     Parameters
     ----------
     point : Point
-    hessian : _Hessian
+    hessian : Hessian
+    estimate : ndarray of shape (k,)
+        About what the residual is.
     steps : int
         Taken so far.
     stalled : ndarray of bool of shape (k,)
@@ -267,7 +176,8 @@ class _Way:
     """
 
     point: Point
-    hessian: _Hessian
+    hessian: Hessian
+    estimate: FloatArray
     steps: int
     stalled: BoolArray
 
@@ -275,22 +185,33 @@ class _Way:
 def _first(problem: LinearProblem, start: Solution | None, keep: Keep | None = None) -> _Way:
     """Return the point to start from: the optimum of a sample, where there are many rows."""
     n, k = problem.pieces.n_features, problem.pieces.n_columns
-    nowhere = np.zeros(k, dtype=bool)
     if start is not None:
         assert start.primal is not None
-        return _Way(*_Hessian.at(problem, start.primal, start.bias), 0, nowhere)
+        return _begun(problem, start.primal, start.bias)
     sample = None
-    if problem.loss is Loss.SQUARED_HINGE:
+    # With many features, rows that are enough of them are no sample any more.
+    if problem.loss is Loss.SQUARED_HINGE and not is_wide(n):
         sample = problem.pieces.sample(max(_LEAST_SAMPLE, _SAMPLE_A_FEATURE * n))
     if sample is None:
-        return _Way(*_Hessian.at(problem, np.zeros((n, k)), np.zeros(k)), 0, nowhere)
+        return _begun(problem, np.zeros((n, k)), np.zeros(k))
     pieces = MemoryPieces(sample.Z, sample.targets, sample.costs, sample.compiled)
     small = LinearProblem(pieces, problem.loss, problem.bias, problem.scale)
     found = _descend(small, _first(small, None), _ROUGH, _MAX_ITER, Monitor())
     if keep is not None:
         keep(found.point.w, found.point.b)
     every = _THINNED if problem.pieces.passes_are_cheap else 1
-    return _Way(*_Hessian.at(problem, found.point.w, found.point.b, every), 0, nowhere)
+    return _begun(problem, found.point.w, found.point.b, every)
+
+
+def _begun(problem: LinearProblem, w: FloatArray, b: FloatArray, every: int = 1) -> _Way:
+    """Return the way that begins at a point; its Hessian is formed unless there are many features."""
+    point: Point
+    hessian: Hessian
+    if is_wide(problem.pieces.n_features):
+        point, hessian = ProductHessian.at(problem, w, b)
+    else:
+        point, hessian = FormedHessian.at(problem, w, b, every)
+    return _Way(point, hessian, hessian.estimate(point), 0, np.zeros(b.size, dtype=bool))
 
 
 def _descend(
@@ -304,18 +225,20 @@ def _descend(
     """Return the way after steps until the estimated residual of every column is as small as wanted."""
     last = np.full_like(way.point.b, np.inf)
     while way.steps < limit and not monitor.stopped:
-        step = way.hessian.step(way.point)
+        step = way.hessian.step(way.point, _enough(wanted, way.estimate, way.stalled))
         # Where the objective cannot tell steps apart any more, the decrement still can, until it stays.
         lost = step.decrement <= _LOST * np.abs(way.point.objective)
-        stalled = way.stalled | (lost & (step.decrement >= 0.25 * last)) | (step.decrement <= 0.0)
+        stuck = (lost & (step.decrement >= 0.25 * last)) | (step.decrement <= 0.0)
+        stalled = way.stalled | (stuck & (way.estimate > wanted))
         way = replace(way, stalled=stalled)
-        resting = stalled | (way.hessian.estimate(way.point, problem.scale) <= wanted)
+        resting = stalled | (way.estimate <= wanted)
         if resting.all():
             break
         if not way.hessian.is_exact and np.any(~resting & (step.decrement > _WORTHWHILE**2 * last)):
             # The Hessian of some rows is too far from that of all: take theirs from now on.
-            point, hessian = _Hessian.at(problem, way.point.w, way.point.b)
-            way, last = replace(way, point=point, hessian=hessian), np.full_like(last, np.inf)
+            anew = _begun(problem, way.point.w, way.point.b)
+            way = replace(anew, steps=way.steps, stalled=way.stalled)
+            last = np.full_like(last, np.inf)
             continue
         last = step.decrement
         way = _stepped(problem, way, step, resting, lost)
@@ -326,39 +249,38 @@ def _descend(
     return way
 
 
-def _stepped(problem: LinearProblem, way: _Way, step: _Step, resting: BoolArray, lost: BoolArray) -> _Way:
+def _enough(wanted: float, estimate: FloatArray, stalled: BoolArray) -> FloatArray:
+    """Return the share of the gradient that a step may leave; all of it where a column has come to rest."""
+    share = np.divide(_SPARE * wanted, estimate, out=np.ones_like(estimate), where=estimate > wanted)
+    return np.where(stalled, 1.0, share)
+
+
+def _stepped(problem: LinearProblem, way: _Way, step: Step, resting: BoolArray, lost: BoolArray) -> _Way:
     """Return the way after one step of the columns that do not rest: a full one, or to the line's minimum."""
     point, times = way.point, np.where(resting, 0.0, 1.0)
-    trial, hessian = _at(problem, way, step, times)
+    trial, hessian = _at(way, step, times)
     enough = trial.objective <= point.objective - _ARMIJO * times * step.decrement
     short = ~resting & ~lost & ~enough
     if short.any():
         times = np.where(short, _line_minimum(problem, point, step, short), times)
-        trial, hessian = _at(problem, way, step, times)
+        trial, hessian = _at(way, step, times)
     # Where the objective cannot tell, the gradient does: a step that rounding spoiled is not taken.
-    before, after = way.hessian.estimate(point, problem.scale), hessian.estimate(trial, problem.scale)
-    worse = ~resting & lost & (after > before)
+    estimate = hessian.estimate(trial)
+    worse = ~resting & lost & (estimate > way.estimate)
     if worse.any():
         trial = trial.with_columns(point, np.flatnonzero(worse))
         hessian = hessian.with_columns(way.hessian, worse)
-    return _Way(trial, hessian, way.steps + 1, way.stalled | worse | (short & (times == 0.0)))
+        estimate = np.where(worse, way.estimate, estimate)
+    stalled = way.stalled | worse | (short & (times == 0.0))
+    return _Way(trial, hessian, estimate, way.steps + 1, stalled)
 
 
-def _at(problem: LinearProblem, way: _Way, step: _Step, times: FloatArray) -> tuple[Point, _Hessian]:
+def _at(way: _Way, step: Step, times: FloatArray) -> tuple[Point, Hessian]:
     """Return point and Hessian after a step: one pass."""
-    w, b = way.point.w + times * step.dw, way.point.b + times * step.db
-    if problem.loss is Loss.SQUARED:
-        return problem.at(w, b), way.hessian
-    if not way.hessian.is_exact:
-        point = problem.at(w, b)
-        return point, way.hessian.learned(way.point, point)
-    point, moments = problem.moved(w, b, way.point, way.hessian.moments)
-    if max(its.loss_of_digits(ridge=1.0) for its in moments) > _DIGITS:
-        return _Hessian.at(problem, w, b)
-    return point, replace(way.hessian, moments=moments)
+    return way.hessian.after(way.point, way.point.w + times * step.dw, way.point.b + times * step.db)
 
 
-def _line_minimum(problem: LinearProblem, point: Point, step: _Step, wanted: BoolArray) -> FloatArray:
+def _line_minimum(problem: LinearProblem, point: Point, step: Step, wanted: BoolArray) -> FloatArray:
     """Return the time in (0, 1) at which each wanted column is least along its step.
 
     The derivative is piecewise linear and only grows: a grid brackets its root, a finer one within it, and
