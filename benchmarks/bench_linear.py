@@ -201,12 +201,11 @@ def wide():
     rng = np.random.default_rng(0)
     X = sp.random(20_000, 10_000, 0.005, format="csr", random_state=rng, data_rvs=rng.standard_normal)
     y = noisy_labels(X, rng)
-    for C in (1e-1, 1.0, 10.0):
+    for C in (1e-1, 1.0):
         against_linear_svc("sparse 20,000 x 10,000, 0.5 %", X, y, C)
     X = rng.standard_normal((20_000, 4_000))
     y = noisy_labels(X, rng)
-    for C in (1e-4, 1e-3):
-        against_linear_svc("dense 20,000 x 4,000", X, y, C, sweeps=20)
+    against_linear_svc("dense 20,000 x 4,000", X, y, 1e-3, sweeps=20)
 
 
 def noisy_labels(X, rng):

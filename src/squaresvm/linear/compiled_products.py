@@ -5,6 +5,7 @@ Import this module only where a compiled loop is about to run, as :mod:`squaresv
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from squaresvm.typing import FloatArray, IntArray
@@ -55,12 +56,14 @@ def multiply_sparse(
 ) -> None:
     """Add sum C_i z_i (z_i'v - shift) over some rows of a CSR matrix to `out`."""
     for i in rows:
+        # Without a sign, no place has to be looked at for counting from the end.
+        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
         f = -shift
-        for place in range(indptr[i], indptr[i + 1]):
-            f += data[place] * v[indices[place]]
+        for place in range(begin, end):
+            f += data[place] * v[np.uint64(indices[place])]
         f *= costs[i]
-        for place in range(indptr[i], indptr[i + 1]):
-            out[indices[place]] += f * data[place]
+        for place in range(begin, end):
+            out[np.uint64(indices[place])] += f * data[place]
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.linear.passes import Piece
+from squaresvm.linear.products import is_wide
 from squaresvm.operators.threads import threads_for_blas
 from squaresvm.streaming.threads import in_order
 from squaresvm.typing import FloatArray, Matrix
@@ -22,7 +23,7 @@ T = TypeVar("T")
 #: compiled loops make nothing of them, and it is the blocks that should be few.
 _BLOCK_BYTES, _COMPILED_BYTES = 2 * 2**20, 16 * 2**20
 #: Bytes of rows from which on threads are worth starting.
-_THREADED_BYTES = 16 * 2**20
+_THREADED_BYTES, _WIDE_BYTES = 16 * 2**20, 4 * 2**20
 #: Rows of a block at least, where nothing is formed of n x n numbers.
 _LEAST_ROWS = 64
 #: Numbers in dense rows from which on compiled loops are used.
@@ -60,7 +61,10 @@ class MemoryPieces:
         # Sums of n x n numbers a block must be few beside the rows themselves.
         self._many = max(256, 2 * int(Z.shape[1]), self._few)
         if row_bytes * m < _THREADED_BYTES:
-            self._few = self._many = m
+            self._many = m
+        # Of many features there are many passes, none of which forms anything: they bear more threads.
+        if row_bytes * m < (_WIDE_BYTES if is_wide(Z.shape[1]) else _THREADED_BYTES):
+            self._few = m
 
     @property
     def n_features(self) -> int:
