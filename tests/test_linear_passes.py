@@ -271,11 +271,13 @@ def test_what_rounding_may_leave(way, loss):
     data = Data(way, loss)
     w, b = data.point()
     xi = np.abs(slack(data, w, b))
-    size = np.abs(data.X) @ (np.abs(data.X).T @ (data.costs[:, None] * xi)) + xi + np.abs(b) + np.abs(data.y)
+    X, costs = np.abs(data.X), data.costs[:, None]
+    plain = ROUNDING * (X @ (X.T @ (costs * xi)) + xi + np.abs(b) + np.abs(data.y))
+    terms = costs * (X @ np.abs(w) + np.abs(b) + np.abs(data.y)) * (xi > 0.0)
+    random = np.finfo(float).eps * X @ np.sqrt(np.square(X).T @ terms**2)
     scale = np.abs(data.y).max(axis=0) if loss == oracle.SQUARED else 1.0
-    np.testing.assert_allclose(
-        data.problem(0.3).rounding(w, b), ROUNDING * size.max(axis=0) / scale, rtol=1e-10
-    )
+    found = data.problem(0.3).rounding(w, b)
+    np.testing.assert_allclose(found, (plain + random).max(axis=0) / scale, rtol=1e-10)
 
 
 # Blocks ------------------------------------------------------------------------------------------------

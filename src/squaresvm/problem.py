@@ -260,6 +260,8 @@ class Problem:
 
     def rounding(self, solution: Solution) -> FloatArray:
         """Return the residual that float64 cannot be expected to beat, of shape (k,)."""
+        if solution.primal is not None:
+            return self.linear.rounding(solution.primal, solution.bias)
         beta = self.multipliers(solution)
         size = self.operator.magnitude(beta) + np.abs(self.ridge[:, None] * beta)
         size += np.abs(solution.bias) + np.abs(self.targets)

@@ -391,14 +391,18 @@ class Verify:
 
 @dataclass(frozen=True, eq=False)
 class Reach(Totals):
-    """sum |beta_i| |z_i| of each column, of shape (n, k)."""
+    """sum |beta_i| |z_i| of each column, and sum (C_i |z_i| (|z_i|'|w| + |b| + |y_i|))^2: each (n, k)."""
 
     size: FloatArray
+    squares: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class Magnitude:
     """The task of a pass that measures what goes into sums, and so their rounding.
+
+    A multiplier has C times the rounding of the slack that it is made of. The errors of many rows are as
+    good as independent: it is their squares that add up.
 
     Parameters
     ----------
@@ -409,21 +413,26 @@ class Magnitude:
 
     def __call__(self, piece: Piece) -> Reach:
         """Return the sums over one block."""
-        Z = in_float64(piece.Z)
-        xi = slack(piece.targets, np.asarray(Z @ self.at.w) + self.at.b, self.at.loss)
-        return Reach(np.asarray(abs(Z).T @ (piece.costs[:, None] * np.abs(xi))))
+        Z, w, b = in_float64(piece.Z), self.at.w, self.at.b
+        xi = slack(piece.targets, np.asarray(Z @ w) + b, self.at.loss)
+        size, costs = abs(Z), piece.costs[:, None]
+        terms = np.asarray(size @ np.abs(w)) + np.abs(b) + np.abs(piece.targets)
+        rounded = np.where(xi != 0.0, costs * terms, 0.0)
+        squares = size.multiply(size) if sp.issparse(size) else size * size
+        return Reach(np.asarray(size.T @ (costs * np.abs(xi))), np.asarray(squares.T @ rounded**2))
 
 
 @dataclass(frozen=True, eq=False)
 class Largest:
-    """The task of a pass that finds the row with the largest |z|'reach + |xi| + |b| + |y|."""
+    """The task of a pass that finds the row with the largest |z|'reach + unit (|xi| + |b| + |y|)."""
 
     at: Evaluate
     reach: FloatArray
+    unit: float
 
     def __call__(self, piece: Piece) -> FloatArray:
         """Return the largest of one block, of shape (k,)."""
         Z = in_float64(piece.Z)
         xi = slack(piece.targets, np.asarray(Z @ self.at.w) + self.at.b, self.at.loss)
-        size = np.asarray(abs(Z) @ self.reach) + np.abs(xi) + np.abs(self.at.b) + np.abs(piece.targets)
-        return np.asarray(size.max(axis=0))
+        alone = np.abs(xi) + np.abs(self.at.b) + np.abs(piece.targets)
+        return np.asarray((np.asarray(abs(Z) @ self.reach) + self.unit * alone).max(axis=0))

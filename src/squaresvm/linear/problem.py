@@ -270,11 +270,12 @@ class LinearProblem:
     def rounding(self, w: FloatArray, b: FloatArray) -> FloatArray:
         """Return the residual that float64 cannot be expected to beat, of shape (k,): two passes."""
         at = Evaluate(self.loss, w, b)
-        reach = _total(self.pieces.map(Magnitude(at))).size
+        found = _total(self.pieces.map(Magnitude(at)))
+        reach = ROUNDING * found.size + np.finfo(np.float64).eps * np.sqrt(found.squares)
         largest = np.zeros_like(b)
-        for some in self.pieces.map(Largest(at, reach)):
+        for some in self.pieces.map(Largest(at, reach, ROUNDING)):
             largest = np.maximum(largest, some)
-        return ROUNDING * largest / (self.scale if self.loss is Loss.SQUARED else 1.0)
+        return largest / (self.scale if self.loss is Loss.SQUARED else 1.0)
 
     def _bias_residual(self, point: Point, weighing: Weighing) -> FloatArray:
         if self.bias.is_absent:

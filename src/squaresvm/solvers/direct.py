@@ -14,6 +14,8 @@ __all__ = ["Direct", "by_sums", "from_sums"]
 
 #: Steps of iterative refinement at most; each costs one product with K.
 _REFINEMENTS = 6
+#: Steps in a row that may fail to improve: near the end of the digits it is rounding that decides.
+_FAILURES = 1
 #: Share of tol down to which refinement goes on.
 _ENOUGH = 1e-3
 
@@ -88,19 +90,20 @@ def by_sums(problem: LinearProblem, enough: float) -> Solution:
 
 def from_sums(problem: LinearProblem, factor: MomentsFactor, enough: float) -> Solution:
     """Return the same as `by_sums`, given the factor."""
-    point = problem.at(*factor.minimum())
-    residual = problem.verify(point).residual.max()
+    best = point = problem.at(*factor.minimum())
+    residual, failures = problem.verify(point).residual.max(), 0
     for _ in range(_REFINEMENTS):
-        if residual <= enough:
+        if residual <= enough or failures > _FAILURES:
             break
         dw, db = factor.step(point.down_w, point.down_b)
-        refined = problem.at(point.w + dw, point.b + db)
-        left = problem.verify(refined).residual.max()
-        if not left < residual:
-            problem.verify(point)  # The last to be judged is the one that is returned.
-            break
-        point, residual = refined, left
-    return Solution(primal=point.w, bias=point.b, factor=factor)
+        point = problem.at(point.w + dw, point.b + db)
+        left = problem.verify(point).residual.max()
+        failures = 0 if left < residual else failures + 1
+        if left < residual:
+            best, residual = point, left
+    if point is not best:
+        problem.verify(best)  # The last to be judged is the one that is returned.
+    return Solution(primal=best.w, bias=best.b, factor=factor)
 
 
 def _refined(
