@@ -34,6 +34,8 @@ __all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows"]
 
 #: Rows of the sample that the first pass takes, at least and for each feature.
 _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
+#: Rows of it that probabilities are calibrated on.
+_CALIBRATED = 10_000
 #: Bytes of such a sample, and rows at least, where there are so many features that no Hessian is formed.
 _SAMPLE_BYTES, _LEAST_SAMPLE = 2**28, 2000
 #: Steps of a search at most.
@@ -310,6 +312,7 @@ def _calibrate(
     w, b = solution.primal, solution.bias
     assert w is not None
     assert encoding.classes is not None
+    sample = sample.lowest(_CALIBRATED)
     targets, costs = encoding.encode(sample.y, sample.weights)
     values = np.asarray(sample.X @ w, dtype=np.float64) + b
     leverage = _leverage(problem, solution)

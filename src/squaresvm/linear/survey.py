@@ -128,9 +128,11 @@ class Look:
             held: IntArray = np.flatnonzero(weights)
             X, y, weights = X[held], y[held], weights[held]
         # Seeded by the place of the block, so that a pass that is made again finds the same sample.
-        ranks = np.random.default_rng(block.first).random((y.shape[0],))
-        low = np.flatnonzero(ranks < self.highest)
-        sample = Sample(X[low], y[low], weights[low], ranks[low]).lowest(self.size)
+        random = np.random.default_rng(block.first)
+        count = y.shape[0] if self.highest == 1.0 else int(random.binomial(y.shape[0], self.highest))
+        low = np.sort(random.choice(y.shape[0], count, replace=False))
+        ranks = self.highest * random.random((count,))
+        sample = Sample(X[low], y[low], weights[low], ranks).lowest(self.size)
         if not self.has_labels:
             values = _values(y, block)
             largest = float(np.abs(values).max(initial=0.0))
@@ -150,9 +152,12 @@ def _counted(
     labels = two_labels(y)
     if labels is not None:
         upper = y == labels[1]
-        rows, weight = float(np.count_nonzero(upper)), float(weights.sum(where=upper))
-        total = float(weights.sum(where=~upper))
-        return labels, np.array([y.size - rows, rows]), np.array([total, weight])
+        rows = float(np.count_nonzero(upper))
+        counts = np.array([y.size - rows, rows])
+        if weights.strides == (0,):
+            return labels, counts, counts * weights[0]
+        weight = float(weights @ upper)
+        return labels, counts, np.array([float(weights.sum()) - weight, weight])
     labels, places, found = np.unique(y, return_inverse=True, return_counts=True)
     totals = np.bincount(places, weights, labels.size).astype(np.float64, copy=False)
     return labels, found.astype(np.float64), totals
