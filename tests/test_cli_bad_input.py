@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import forged
+import squaresvm
 from squaresvm.cli.app import app
 
 GOOD = "a,b,label\n" + "".join(f"{i % 5},{'xy'[i % 2]},{'pq'[i % 3 == 0]}\n" for i in range(20))
@@ -245,6 +246,51 @@ class TestModel:
         assert self.command(folder, command, folder / "folder") == f"{folder / 'folder'}: is a folder"
         os.mkfifo(folder / "pipe")
         assert self.command(folder, command, folder / "pipe") == f"{folder / 'pipe'}: is not a regular file"
+
+
+class TestOtherKinds:
+    """Files that Python wrote, of what the command line cannot use, or not for everything."""
+
+    @pytest.fixture
+    def kinds(self, tmp_path):
+        return forged.other_kinds(tmp_path)
+
+    def refused(self, folder, kinds, name, *arguments):
+        path = put(folder, kinds[name])
+        return refused(folder, arguments[0], path, *arguments[1:]).removeprefix(f"{path}: ")
+
+    @pytest.mark.parametrize(
+        "arguments", [("predict", "good.csv"), ("learn", "good.csv"), ("forget", "--ids", "3"), ("inspect",)]
+    )
+    def test_pairs_and_features(self, folder, kinds, arguments):
+        arguments = [folder / word if word.endswith("csv") else word for word in arguments]
+        said = self.refused(folder, kinds, "pairs", *arguments)
+        assert said == "holds a OneVsOne: use it from Python"
+        assert self.refused(folder, kinds, "features", *arguments) == "holds a Nystrom: use it from Python"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [("learn", "good.csv"), ("forget", "--ids", "3"), ("inspect",), ("inspect", "--html", "x")],
+    )
+    def test_streams(self, folder, kinds, arguments):
+        arguments = [folder / word if word in ("good.csv", "x") else word for word in arguments]
+        said = self.refused(folder, kinds, "stream", *arguments)
+        assert said.startswith("holds a model fitted from a stream, which keeps no rows")
+
+    def test_a_stream_predicts(self, folder, kinds):
+        model = put(folder, kinds["stream"])
+        (folder / "rows.svm").write_text("1 1:1\n1 2:1 6:3\n")  # Columns that no row had are zero.
+        done = CliRunner().invoke(app, ["predict", str(model), str(folder / "rows.svm"), "--proba"])
+        assert done.exit_code == 0, done.output
+        assert len(done.stdout.splitlines()) == 3
+
+    def test_a_search_is_a_model_like_any_other(self, folder, kinds):
+        model = str(put(folder, kinds["search"]))
+        for arguments in (["inspect", model], ["forget", model, "--ids", "3"], ["inspect", model, "--json"]):
+            done = CliRunner().invoke(app, arguments)
+            assert done.exit_code == 0, done.output
+        with pytest.raises(AttributeError, match="dropped"):
+            _ = squaresvm.load(model).cv_results_
 
 
 class TestForget:
