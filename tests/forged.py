@@ -7,6 +7,7 @@ import json
 import struct
 
 import numpy as np
+import scipy.sparse as sp
 
 import squaresvm
 from histories import data
@@ -17,8 +18,6 @@ START = PREFIX.size + 32
 
 def model_bytes(folder, *, estimator=None, sparse=False, factor=False, m=12, **fit):
     """Return the bytes of a small model file."""
-    import scipy.sparse as sp
-
     X, y = data("binary", m, seed=0)
     model = (estimator or squaresvm.LSSVC()).fit(sp.csr_matrix(X) if sparse else X, y, **fit)
     model.predict_proba(sp.csr_matrix(X) if sparse else X)
@@ -29,10 +28,55 @@ def model_bytes(folder, *, estimator=None, sparse=False, factor=False, m=12, **f
     return raw
 
 
+def other_kinds(folder):
+    """Return the bytes of small files of what is more, or less, than a model with its rows, by name."""
+    from sklearn.base import clone
+
+    from squaresvm.streaming import ArraySource
+
+    def saved(model, **options):
+        squaresvm.save(model, folder / "original", **options)
+        raw = (folder / "original").read_bytes()
+        (folder / "original").unlink()
+        return raw
+
+    X, y = data("multi", 15, seed=0)
+    values = np.arange(15.0)
+    linear = squaresvm.LSSVC(kernel="linear", C=2.0, class_weight={"low": 2.0})
+    stream = clone(linear).fit(ArraySource(X, y)).learn(X[:2], y[:2])
+    stream.forget_rows(X[:3], y[:3])
+    pairs = squaresvm.OneVsOne(squaresvm.LSSVC(robust=1)).fit(X, y)
+    pairs.predict_proba(X)
+    searched = squaresvm.LSSVCCV(Cs=[0.5, 2.0], gammas=[0.1])
+    twice = np.vstack([X, X])
+    return {
+        "stream": saved(clone(linear).fit(ArraySource(X, y))),
+        "stream changed": saved(stream),
+        "stream of values": saved(squaresvm.LSSVR(kernel="linear").fit(ArraySource(X, values))),
+        "stream hinge": saved(squaresvm.RLSSVC(kernel="linear").fit(ArraySource(X, y))),
+        "search": saved(clone(searched).fit(X, y)),
+        "search of values": saved(squaresvm.LSSVRCV(kernel="linear", refine=1).fit(X, values)),
+        "pairs": saved(pairs, factor=True),
+        "pairs searched": saved(squaresvm.OneVsOne(searched).fit(X, y, ids=[f"row {i}" for i in range(15)])),
+        "features": saved(squaresvm.Nystrom(20, random_state=0).fit(twice)),
+        "features sparse": saved(squaresvm.Nystrom(5, kernel="poly", random_state=0).fit(sp.csr_matrix(X))),
+    }
+
+
 def opened(raw):
     """Return header and the bytes of the arrays."""
     _, _, length = PREFIX.unpack(raw[: PREFIX.size])
     return json.loads(raw[START : START + length]), raw[START + length :]
+
+
+def places(header):
+    """Return every place of a header, as (dict or list, key)."""
+    found = []
+    for key in list(header) if isinstance(header, dict) else range(len(header)):
+        found.append((header, key))
+        if isinstance(header[key], dict | list):
+            found += places(header[key])
+    return found
 
 
 def sealed(header, body, *, version=1):

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import forged
+import squaresvm
 from squaresvm.cli.app import app
 
 GOOD = "a,b,label\n" + "".join(f"{i % 5},{'xy'[i % 2]},{'pq'[i % 3 == 0]}\n" for i in range(20))
@@ -247,6 +248,51 @@ class TestModel:
         assert self.command(folder, command, folder / "pipe") == f"{folder / 'pipe'}: is not a regular file"
 
 
+class TestOtherKinds:
+    """Files that Python wrote, of what the command line cannot use, or not for everything."""
+
+    @pytest.fixture
+    def kinds(self, tmp_path):
+        return forged.other_kinds(tmp_path)
+
+    def refused(self, folder, kinds, name, *arguments):
+        path = put(folder, kinds[name])
+        return refused(folder, arguments[0], path, *arguments[1:]).removeprefix(f"{path}: ")
+
+    @pytest.mark.parametrize(
+        "arguments", [("predict", "good.csv"), ("learn", "good.csv"), ("forget", "--ids", "3"), ("inspect",)]
+    )
+    def test_pairs_and_features(self, folder, kinds, arguments):
+        arguments = [folder / word if word.endswith("csv") else word for word in arguments]
+        said = self.refused(folder, kinds, "pairs", *arguments)
+        assert said == "holds a OneVsOne: use it from Python"
+        assert self.refused(folder, kinds, "features", *arguments) == "holds a Nystrom: use it from Python"
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [("learn", "good.csv"), ("forget", "--ids", "3"), ("inspect",), ("inspect", "--html", "x")],
+    )
+    def test_streams(self, folder, kinds, arguments):
+        arguments = [folder / word if word in ("good.csv", "x") else word for word in arguments]
+        said = self.refused(folder, kinds, "stream", *arguments)
+        assert said.startswith("holds a model fitted from a stream, which keeps no rows")
+
+    def test_a_stream_predicts(self, folder, kinds):
+        model = put(folder, kinds["stream"])
+        (folder / "rows.svm").write_text("1 1:1\n1 2:1 6:3\n")  # Columns that no row had are zero.
+        done = CliRunner().invoke(app, ["predict", str(model), str(folder / "rows.svm"), "--proba"])
+        assert done.exit_code == 0, done.output
+        assert len(done.stdout.splitlines()) == 3
+
+    def test_a_search_is_a_model_like_any_other(self, folder, kinds):
+        model = str(put(folder, kinds["search"]))
+        for arguments in (["inspect", model], ["forget", model, "--ids", "3"], ["inspect", model, "--json"]):
+            done = CliRunner().invoke(app, arguments)
+            assert done.exit_code == 0, done.output
+        with pytest.raises(AttributeError, match="dropped"):
+            _ = squaresvm.load(model).cv_results_
+
+
 class TestForget:
     def test_ids(self, folder):
         model = folder / "good.model"
@@ -262,16 +308,99 @@ class TestForget:
 
     @pytest.mark.parametrize(
         ("content", "words"),
-        [(b"", "bad: holds no ids"), (b"\xff\xfe", "bad: is not text"), (b"1\n99\n", "no row with id 99")],
+        [
+            (b"", "bad: holds no ids"),
+            (b"\n \n", "bad: holds no ids"),
+            (b"\xff\xfe", "bad: is not text"),
+            (bytes(range(256)) * 9, "bad: is not text"),
+            (b"1\n99\n", "no row with id 99"),
+            (b"a,b,label\n", "no row with id 'a,b,label'"),
+            (b"x" * (10 * 2**20), "no row with id 'xxx"),
+            (pickle.dumps([3]), "bad: is not text"),
+        ],
     )
     def test_files_of_ids(self, folder, content, words):
         path = put(folder, content)
-        assert words in refused(folder, "forget", folder / "good.model", "--ids-file", path)
+        said = refused(folder, "forget", folder / "good.model", "--ids-file", path)
+        assert words in said
+        assert len(said) < 1100
 
     def test_no_file_of_ids(self, folder):
         for path in (folder / "x", folder / "folder"):
             said = refused(folder, "forget", folder / "good.model", "--ids-file", path)
             assert said.startswith(f"{path}: ")
+
+
+class TestBench:
+    """It reads tables in TOML, and results in JSON."""
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "'protocol' is missing"),
+            (bytes(range(256)) * 9, "codec can't decode"),
+            (b"a = [", "Invalid value"),
+            (b"a,b,label\n", "Expected"),
+            (b'a = "' + b"x" * (10 * 2**20) + b'"\n', "'protocol' is missing"),
+            (pickle.dumps([3]), "codec can't decode"),
+        ],
+        ids=["empty", "rubbish", "cut short", "no TOML", "a long line", "a pickle"],
+    )
+    def test_tables(self, folder, content, words):
+        path = folder / "bad.toml"
+        path.write_bytes(content)
+        said = refused(folder, "bench", path, "-o", folder / "out")
+        assert said.startswith(f"{path}: ")
+        assert words in said
+
+    def test_no_table(self, folder):
+        for name in ("nothing", folder / "nothing.toml", folder / "folder", "../../etc/passwd", "/dev/null"):
+            said = refused(folder, "bench", name, "-o", folder / "out")
+            assert said.startswith(f"no table {str(name)!r}; there are: ")
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "is no JSON"),
+            (bytes(range(256)) * 9, "is no JSON"),
+            (b"{", "is no JSON"),
+            (b"[" * 100_000, "is no JSON"),
+            (b"{}", "holds no results"),
+            (b"[]", "holds no results"),
+            (b'{"format": 1, "tables": {}}', "holds no results"),
+            (b"1" * (10 * 2**20), "is no JSON"),
+        ],
+        ids=["empty", "rubbish", "cut short", "deep", "nothing", "a list", "a format", "a long line"],
+    )
+    def test_earlier_results(self, folder, content, words):
+        path = put(folder, content)
+        said = refused(folder, "bench", "lssvm-fig-1", "-o", folder / "out", "--compare", path)
+        assert said.startswith(f"{path}: ")
+        assert words in said
+
+    def test_places(self, folder):
+        out = ("-o", folder / "out")
+        for path in (folder / "nothing", folder / "good.csv"):
+            assert refused(folder, "bench", "--data", path, *out) == f"{path}: no such folder"
+        nothing = folder / "nothing"
+        assert refused(folder, "bench", "--compare", nothing, *out) == f"{nothing}: no such file or folder"
+        assert refused(folder, "bench", "--compare", folder, *out) == f"{folder}: is a folder"
+        data = folder / "good.csv"
+        assert refused(folder, "bench", "-o", data) == f"{data}: is a file, not a folder"
+
+
+def test_demo_has_a_place_for_its_page(folder):
+    for path, words in ((folder, "is a folder"), ("/dev/null", "is not a regular file")):
+        assert refused(folder, "demo", "-o", path) == f"{path}: {words}"
+    assert refused(folder, "demo", "-o", folder / "a" / "b") == f"{folder / 'a'}: no such folder"
+
+
+def test_rows_of_one_class_can_be_learned_and_predicted(folder):
+    """They are bad input for `train` alone: the model has the other class."""
+    path = put(folder, "a,b,label\n1,x,p\n2,y,p\n")
+    for command in ("predict", "learn"):
+        done = CliRunner().invoke(app, [command, str(folder / "good.model"), str(path)])
+        assert done.exit_code == 0, done.output
 
 
 def test_learn_rows_that_do_not_fit(folder):

@@ -22,7 +22,6 @@ from squaresvm.files import ModelFileError, Record, with_columns
 from squaresvm.operators.on_demand import OnDemandOperator
 from squaresvm.preparation import Category, Number, Preparation
 from squaresvm.solvers import ActiveSet, TwoSmo
-from squaresvm.streaming import ArraySource
 from test_nothing_left import CASES, ID, LABEL, VALUE, WEIGHT, prepared
 
 M = 24
@@ -303,11 +302,6 @@ class TestRefused:
 
         X, y = data("binary", M, seed=0)
         self.refused(LSSVC(solver=Mine()).fit(X, y), tmp_path, "solver of type Mine")
-
-    def test_model_of_a_stream(self, tmp_path):
-        X, y = data("regression", M, seed=0)
-        model = LSSVR(kernel="linear").fit(ArraySource(X, y))
-        self.refused(model, tmp_path, "fitted from a stream")
 
     def test_not_fitted_or_no_model(self, tmp_path):
         self.refused(LSSVC(), tmp_path, "not fitted", NotFittedError)

@@ -81,7 +81,7 @@ def run(path: Path, say: Callable[[str], object] = print) -> None:
             (
                 "Forgotten",
                 "The model equals one that was never shown these rows. No list of their ids is kept.",
-                ("rows", "remaining", "milliseconds", "residual", "difference to a refit"),
+                ("rows", "remaining", "ms", "residual", "difference to a refit"),
                 [
                     (
                         len(receipt.ids),

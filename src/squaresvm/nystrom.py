@@ -117,12 +117,15 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         chosen = choose_landmarks(self.landmarks, kernel, X, count, check_random_state(self.random_state))
         landmarks = X[chosen]
         root = _inverse_root(kernel(landmarks, landmarks), X.dtype)
+        self._adopt(kernel, chosen, landmarks, root)
+        return self
+
+    def _adopt(self, kernel: Kernel, chosen: IntArray, landmarks: Matrix, root: np.ndarray[Any, Any]) -> None:
         self.landmark_indices_: IntArray = chosen
         self.landmarks_: Matrix = landmarks
         self.gamma_ = kernel.gamma
-        self._map = _Map(kernel, landmarks, root, X.dtype)
+        self._map = _Map(kernel, landmarks, root)
         self._n_features_out = root.shape[1]
-        return self
 
     def transform(self, X: Any) -> np.ndarray[Any, Any]:
         """Return the features of rows, in float32 for rows in float32, else in float64.
@@ -213,9 +216,10 @@ def _inverse_root(K: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
 class _Map:
     """x -> k(x, landmarks) root, block by block; frozen, so that threads may share it."""
 
-    def __init__(self, kernel: Kernel, landmarks: Matrix, root: np.ndarray[Any, Any], dtype: Any) -> None:
-        self._kernel, self._landmarks = kernel, landmarks
-        self._roots = {np.dtype(kind): root.astype(kind) for kind in (np.float64, np.float32)}
+    def __init__(self, kernel: Kernel, landmarks: Matrix, root: np.ndarray[Any, Any]) -> None:
+        self.kernel, self._landmarks = kernel, landmarks
+        with np.errstate(over="ignore"):  # What is too large for rows in float32 may do for others.
+            self._roots = {np.dtype(kind): root.astype(kind) for kind in (np.float64, np.float32)}
         self._is_triangular = root.shape[0] == root.shape[1] and not np.tril(root, -1).any()
         self._factors: dict[Any, np.ndarray[Any, Any]] = {}
         self._centre: np.ndarray[Any, Any] | None = None
@@ -225,7 +229,13 @@ class _Map:
             scaled = np.sqrt(2.0 * kernel.gamma) * (wide - self._centre)
             half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
             right = np.vstack([scaled.T, np.ones_like(half), half])
-            self._factors = {kind: right.astype(kind) for kind in self._roots}
+            with np.errstate(over="ignore"):
+                self._factors = {kind: right.astype(kind) for kind in self._roots}
+
+    @property
+    def root(self) -> np.ndarray[Any, Any]:
+        """W, in double precision."""
+        return self._roots[np.dtype(np.float64)]
 
     def __call__(self, X: Matrix) -> np.ndarray[Any, Any]:
         """Return the features of all rows."""
@@ -233,7 +243,7 @@ class _Map:
         root = self._roots[dtype]
         out = np.empty((rows, root.shape[1]), dtype=dtype)
         step = max(1, _BLOCK_BYTES // (dtype.itemsize * root.shape[0]))
-        is_callable = callable(self._kernel.function)
+        is_callable = callable(self.kernel.function)
         threads = 1 if is_callable or rows < _THREADED_ROWS else thread_count()
 
         def share(t: int, threads: int) -> None:
@@ -259,12 +269,12 @@ class _Map:
     def _values(self, X: Matrix, out: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Write k(X, landmarks) into `out`; return it."""
         if self._centre is not None and not sp.issparse(X):
-            scaled = np.sqrt(2.0 * self._kernel.gamma) * (X - self._centre)
+            scaled = np.sqrt(2.0 * self.kernel.gamma) * (X - self._centre)
             half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
             if out.dtype == np.float64 or -half.min() <= _SMALL_EXPONENT:
                 left = np.column_stack([scaled, half, np.ones_like(half)]).astype(out.dtype, copy=False)
                 np.dot(left, self._factors[out.dtype], out=out)
                 np.minimum(out, 0.0, out=out)
                 return np.exp(out, out=out)
-        out[...] = self._kernel(X, self._landmarks)
+        out[...] = self.kernel(X, self._landmarks)
         return out

@@ -25,7 +25,7 @@ from squaresvm.rows import Ids, Rows, canonical_csr
 from squaresvm.typing import FloatArray, Matrix
 from squaresvm.voting import Voting
 
-__all__ = ["OneVsOne"]
+__all__ = ["OneVsOne", "check_classes"]
 
 
 class OneVsOne(Voting):
@@ -119,7 +119,7 @@ class OneVsOne(Voting):
         return self
 
     def _build(self, X: Matrix, rows: Rows) -> None:
-        classes = _check_classes(rows)
+        classes = check_classes(rows)
         template = clone(self.estimator)
         kernel, gamma = template.kernel, getattr(template, "gamma", None)
         if gamma == "scale" and kernel != "linear" and not callable(kernel):
@@ -156,7 +156,7 @@ class OneVsOne(Voting):
             rows = held.joined(Rows(np.empty((y.size, 0)), y, weights, named))
             pairs: Pairs = {}
             together: Matrix | None = None
-            for pair in combinations(_check_classes(rows).tolist(), 2):
+            for pair in combinations(check_classes(rows).tolist(), 2):
                 known = self._pairs.get(pair)
                 (new,) = np.nonzero(in_pair(y, pair))
                 if known is None:
@@ -232,7 +232,7 @@ class OneVsOne(Voting):
                 raise ValueError("no ids were given: there is nothing to forget")
             names, labels = held.ids.values[positions], held.y[positions]
             rest = held.without(positions)
-            classes = _check_classes(rest, without=self.classes_)
+            classes = check_classes(rest, without=self.classes_)
             pairs: Pairs = {}
             receipts = []
             for pair in combinations(classes.tolist(), 2):
@@ -284,7 +284,7 @@ class OneVsOne(Voting):
         return canonical_csr(X), np.array(y), weights
 
 
-def _check_classes(rows: Rows, without: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+def check_classes(rows: Rows, without: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
     """Return the labels of rows of positive weight, at least two, after a check that they are all labels.
 
     Classes named in `without` may have lost all their rows of positive weight.

@@ -39,7 +39,8 @@ th, td { text-align: left; padding: .35rem .9rem .35rem 0; border-bottom: 1px so
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } tr:last-child td { border-bottom: 0; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 11px; }
-@media (max-width: 30rem) { svg text { font-size: 19px; } }
+@media (max-width: 30rem) { svg text { font-size: 19px; }
+  th, td { white-space: normal; padding-right: .55rem; } }
 code { font-size: .92em; }
 .pairs td { white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
 .pairs td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }
@@ -177,7 +178,7 @@ def _table(heading: str, text: str, columns: Sequence[str], rows: Sequence[Seque
 
 def _calibration(text: str, predicted: FloatArray, observed: FloatArray, counts: FloatArray) -> str:
     """Return a picture of predicted against observed shares; dots grow with the rows behind them."""
-    width, height, left, bottom = 560, 300, 46, 36
+    width, height, left, bottom = 560, 300, 76, 50
 
     def x(p: float) -> float:
         return left + p * (width - left - 14)
@@ -186,7 +187,7 @@ def _calibration(text: str, predicted: FloatArray, observed: FloatArray, counts:
         return (height - bottom) - p * (height - bottom - 12)
 
     ticks = "".join(
-        f'<text x="{x(t):.0f}" y="{height - bottom + 16}" text-anchor="middle">{t:g}</text>'
+        f'<text x="{x(t):.0f}" y="{height - bottom + 18}" text-anchor="middle">{t:g}</text>'
         f'<text x="{left - 8}" y="{y(t) + 4:.0f}" text-anchor="end">{t:g}</text>'
         for t in (0.0, 0.25, 0.5, 0.75, 1.0)
     )
@@ -202,15 +203,15 @@ def _calibration(text: str, predicted: FloatArray, observed: FloatArray, counts:
         f'<rect x="{left}" y="12" width="{width - left - 14}" height="{height - bottom - 12}" fill="none" '
         'stroke="var(--line)"/>'
         f'<line x1="{x(0)}" y1="{y(0)}" x2="{x(1)}" y2="{y(1)}" stroke="var(--soft)" stroke-dasharray="4 4"/>'
-        f'{ticks}{dots}<text x="{x(0.5):.0f}" y="{height - 4}" text-anchor="middle">predicted</text>'
-        f'<text transform="rotate(-90)" x="{-y(0.5):.0f}" y="12" text-anchor="middle">observed</text>'
+        f'{ticks}{dots}<text x="{x(0.5):.0f}" y="{height - 6}" text-anchor="middle">predicted</text>'
+        f'<text transform="rotate(-90)" x="{-y(0.5):.0f}" y="18" text-anchor="middle">observed</text>'
         "</svg></section>"
     )
 
 
 def _margins(margins: FloatArray) -> str:
     """Return a histogram of margins, those on the wrong side in another colour."""
-    width, height, left, bottom = 560, 200, 14, 36
+    width, height, left, bottom = 560, 200, 30, 36
     low, high = min(float(margins.min()), -0.5), max(float(margins.max()), 0.5)
     step = _round_step((high - low) / 24)
     first, last = int(np.floor(low / step)), int(np.ceil(high / step))

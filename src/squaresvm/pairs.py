@@ -14,7 +14,17 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.rows import Rows
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
-__all__ = ["Pair", "Pairs", "combine", "features_of", "fit_pair", "in_pair", "places", "train_pairs"]
+__all__ = [
+    "Pair",
+    "Pairs",
+    "combine",
+    "features_of",
+    "fit_pair",
+    "for_pair",
+    "in_pair",
+    "places",
+    "train_pairs",
+]
 
 #: Two labels, in the order of the classes.
 Pair: TypeAlias = tuple[Any, Any]
@@ -29,11 +39,17 @@ def train_pairs(estimator: Any, X: Matrix, rows: Rows, classes: np.ndarray[Any, 
 
 def fit_pair(estimator: Any, X: Matrix, rows: Rows, pair: Pair) -> SquareSVMClassifier:
     """Return the model of one pair, on the rows of its two classes and under their ids."""
+    model = for_pair(estimator, pair)
+    (own,) = np.nonzero(in_pair(rows.y, pair))
+    return model.fit(X[own], rows.y[own], sample_weight=rows.weights[own], ids=rows.ids.values[own])
+
+
+def for_pair(estimator: Any, pair: Pair) -> SquareSVMClassifier:
+    """Return an estimator for one pair, not fitted yet; of the class weights it gets those of its classes."""
     model: SquareSVMClassifier = clone(estimator)
     if isinstance(model.class_weight, Mapping):
         model.class_weight = {k: v for k, v in model.class_weight.items() if k in pair}
-    (own,) = np.nonzero(in_pair(rows.y, pair))
-    return model.fit(X[own], rows.y[own], sample_weight=rows.weights[own], ids=rows.ids.values[own])
+    return model
 
 
 def in_pair(y: np.ndarray[Any, Any], pair: Pair) -> BoolArray:

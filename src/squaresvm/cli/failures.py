@@ -15,6 +15,8 @@ from squaresvm.tables import TableError
 __all__ = ["BAD_INPUT", "NOT_CONVERGED", "BadInputError", "Commands"]
 
 NOT_CONVERGED, BAD_INPUT = 1, 2
+#: Characters of a message at most: input may be quoted in it, whatever its size.
+_LONGEST = 1000
 
 
 class BadInputError(Exception):
@@ -73,4 +75,5 @@ def _words(error: OSError) -> str:
 
 
 def _first_line(error: Any) -> str:
-    return " ".join(str(error).split()) or "no reason given"
+    line = " ".join(str(error).split()) or "no reason given"
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..."

@@ -10,7 +10,8 @@ import typer
 
 import squaresvm
 from squaresvm.cli.failures import BadInputError
-from squaresvm.window import Window
+from squaresvm.estimators.streamed import StreamedState
+from squaresvm.estimators.updating import Updating
 
 __all__ = ["Estimator", "KernelName", "ModelPath", "check_place", "open_model"]
 
@@ -74,9 +75,14 @@ def check_place(path: Path, *inputs: Path) -> None:
         raise BadInputError(f"{path}: is not a regular file")
 
 
-def open_model(path: Path) -> Any:
-    """Return the model of a file."""
+def open_model(path: Path, *, needs_rows: bool = True) -> Any:
+    """Return the model of a file; a BadInputError where it is of a kind that only Python can use."""
     model = squaresvm.load(path)
-    if isinstance(model, Window):
-        raise BadInputError(f"{path}: holds a Window: use it from Python")
+    if not isinstance(model, Updating):
+        raise BadInputError(f"{path}: holds a {type(model).__name__}: use it from Python")
+    if needs_rows and isinstance(model._state, StreamedState):
+        raise BadInputError(
+            f"{path}: holds a model fitted from a stream, which keeps no rows: it can predict, and the rest "
+            "is done from Python"
+        )
     return model

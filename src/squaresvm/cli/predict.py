@@ -38,7 +38,7 @@ def predict(
     teller = Teller(as_json)
     if output is not None:
         check_place(output, model_path, data)
-    model = open_model(model_path)
+    model = open_model(model_path, needs_rows=False)
     if proba and not hasattr(model, "predict_proba"):
         raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no probabilities")
     with teller.working(f"Reading {data}"):

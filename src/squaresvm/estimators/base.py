@@ -31,6 +31,7 @@ from squaresvm.estimators.parameters import (
 )
 from squaresvm.estimators.state import REQUESTS, Settings, State, make_operator, train, weigh
 from squaresvm.estimators.streamed import StreamedState, fit_source
+from squaresvm.estimators.telling import Teller
 from squaresvm.estimators.writing import check_out, write_blocks
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
 from squaresvm.operators import Operator, ProximalOperator
@@ -149,7 +150,12 @@ class SquareSVM(BaseEstimator):
             raise ValueError(f"a source is fitted with solver={names}; got {self.solver!r}")
         trial = self._copy()
         trial._check_parameters()
+        trial.__dict__.pop("_record", None)
         trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
+        teller = self._teller()
+        if teller is not None:
+            teller.began(trial._state.solver, trial._state.reason)
+            teller.ended(trial._state.certificate)
         trial.__dict__.pop("feature_names_in_", None)
         trial.n_features_in_ = source.n_features
         if source.feature_names is not None:
@@ -180,7 +186,10 @@ class SquareSVM(BaseEstimator):
 
     def _trained(self, rows: Rows, settings: Settings, operator: Operator | None) -> State:
         """Return the model of the rows; estimators that weigh rows by their residuals train it again."""
-        return train(rows, settings, operator)
+        return train(rows, settings, operator, self._teller())
+
+    def _teller(self) -> Teller | None:
+        return Teller(type(self).__name__, int(self.verbose)) if self.verbose else None
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))

@@ -58,10 +58,12 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
     fit_intercept : bool, default=True
         False leaves the bias out.
     random_state : int, RandomState or None, default=None
-        Seeds whatever is random in a solver.
+        Kept for scikit-learn's conventions, and without effect: solvers that draw rows draw the same ones on
+        every run.
     verbose : int, default=0
-        Kept for scikit-learn's conventions: nothing is printed. ``callback`` and ``trace`` of a solver tell
-        how a search goes.
+        From 1 on, `fit` says on standard error which solver it takes and why, how its search goes, at most
+        five times a second (from 2 on: every iteration), and how it ended. Programs had better ask
+        ``callback`` and ``trace`` of a solver.
     solver : str or solver, default='auto'
         ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
     robust : int or Robust, default=0

@@ -43,7 +43,7 @@ class Reweighting(SquareSVM):
             every = np.ones(rows.count)
             every[state.held] = last = factors
             # The same rows are in the problem, so K is at hand.
-            state = train(rows.reweighted(every), settings, state.problem.operator)
+            state = train(rows.reweighted(every), settings, state.problem.operator, self._teller())
         return state
 
     @property

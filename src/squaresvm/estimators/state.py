@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.choose import choose, wants_rows
+from squaresvm.estimators.telling import Teller
 from squaresvm.kernels import Kernel
 from squaresvm.labels import two_labels
 from squaresvm.operators import (
@@ -203,7 +204,9 @@ class State:
         return {**kept, "operator": operator, "requests": 0}
 
 
-def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> State:
+def train(
+    rows: Rows, settings: Settings, operator: Operator | None = None, teller: Teller | None = None
+) -> State:
     """Return the model of the rows: from rows to operator, problem, solver, certificate.
 
     Parameters
@@ -212,6 +215,8 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     settings : Settings
     operator : Operator, optional
         Where K is at hand already.
+    teller : Teller, optional
+        Who tells of it.
 
     Returns
     -------
@@ -233,6 +238,9 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     unsolved = State(rows, settings, classes, Solution(bias=np.empty(0)), "", "", operator)
     problem = unsolved.problem
     solver, reason = choose(problem, settings.solver)
+    if teller is not None:
+        teller.began(solver.name, reason, problem.targets.shape[1])
+        solver = teller.listening(solver)
     solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
     if solution.note:
         reason = f"{reason}; {solution.note}"
@@ -240,6 +248,8 @@ def train(rows: Rows, settings: Settings, operator: Operator | None = None) -> S
     state.__dict__["problem"] = problem  # The cache of the property: it has been built above.
     if settings.proximal:
         _ = state.expansion  # Needs the store as it is now: later requests change it.
+    if teller is not None:
+        teller.ended(state.certificate)
     warn_unless_converged(state)
     return state
 

@@ -30,7 +30,7 @@ from squaresvm.streaming import Source
 from squaresvm.streaming.threads import thread_count
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows"]
+__all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows", "no_rows"]
 
 #: Rows of the sample that the first pass takes, at least and for each feature.
 _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
@@ -87,12 +87,26 @@ class StreamedState(State):
 
     dual_coef = expansion
 
+    def detached(self) -> StreamedState:
+        """Return the model itself: requests change nothing in it."""
+        return self
+
+    def flushed(self) -> StreamedState:
+        """Return the model with sums that tell nothing of single rows that were taken out of them."""
+        if self.sums is None or self.sums.peak is None:
+            return self
+        after = replace(self, sums=self.sums.blurred())
+        if "calibration" in self.__dict__:
+            after.__dict__["calibration"] = self.__dict__["calibration"]
+        return after
+
     def __getstate__(self) -> dict[str, Any]:
         """Return everything: it is small."""
         return dict(self.__dict__)
 
 
-def _no_rows(n_features: int, y: np.ndarray[Any, Any], weights: FloatArray) -> Rows:
+def no_rows(n_features: int, y: np.ndarray[Any, Any], weights: FloatArray) -> Rows:
+    """Return what stands for rows that are not kept: labels and weights, and no features worth reading."""
     return Rows(np.empty((y.shape[0], n_features)), y, weights, Ids.numbered(y.shape[0]))
 
 
@@ -122,7 +136,7 @@ def fit_source(
     try:
         survey = _look(source, has_labels, _sample_size(n), progress)
         progress.n_rows = source.n_rows or survey.rows
-        settings = settings_of(_no_rows(n, survey.labels, survey.weights))
+        settings = settings_of(no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
         encoding = _encoding(settings, classes)
         pieces = StreamedPieces(source, encoding, survey.rows, survey.sample, progress)
@@ -139,7 +153,7 @@ def fit_source(
     finally:
         progress.close()
     state = StreamedState(
-        rows=_no_rows(n, survey.labels[:0], np.empty(0)),
+        rows=no_rows(n, survey.labels[:0], np.empty(0)),
         settings=settings,
         classes=classes,
         solution=replace(solution, factor=None, work={"passes": float(progress.passes)}),

@@ -198,7 +198,8 @@ class Updating(SquareSVM):
         with REQUESTS:
             state = self._state
             if isinstance(state, StreamedState):
-                return self  # Sums hold nothing back.
+                self._state = state.flushed()
+                return self
             factor, solution = state.solution.factor, state.solution
             if isinstance(factor, CholeskyFactor) and factor.is_current:
                 wiped = factor.wiped()

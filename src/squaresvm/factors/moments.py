@@ -68,6 +68,17 @@ class Moments:
         shrunk = np.divide(self.peak, size, out=np.full_like(size, np.inf), where=size > 0)
         return float(np.where(self.peak > 0, shrunk, 1.0).max())
 
+    def having_lost(self, factor: float) -> Moments:
+        """Return the sums as if subtraction had raised their relative error by this factor."""
+        return replace(self, peak=None if factor <= 1.0 else factor * self._size)
+
+    def blurred(self) -> Moments:
+        """Return the sums with two digits of what they have lost, in place of what they once were.
+
+        The difference to the largest sums would tell by how much each column of a row that left stood out.
+        """
+        return self.having_lost(float(f"{self.loss_of_digits:.1e}"))
+
     @classmethod
     def of(cls, Z: Matrix, costs: FloatArray, targets: FloatArray) -> Moments:
         """Return the sums over the rows of Z. Very sparse rows are not centred, to keep them sparse."""

@@ -39,9 +39,25 @@ name                           what
 =============================  =============================================================
 
 ``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights changed them.
+``above, below`` are slopes of the probabilities, once those have been asked for.
 
-A certificate is not stored: it is computed from rows and solution when it is asked for, so that a loaded
-model proves itself. What a callback or ``trace=True`` collected is not stored either.
+What some kinds of models have beside this, or in place of it:
+
+- `LSSVCCV` and `LSSVRCV` have ``search``: ``cells`` (C and gamma), ``scores``, ``seconds`` and ``rounds`` of
+  what was tried; null after a row was forgotten.
+- A model fitted from a stream has no rows, labels and ids but ``stream``: how many ``rows`` there were, the
+  ``certificate`` that they gave, and where the model keeps sums the ``total`` of ``mean, scatter, target,
+  response, spread`` and ``digits_lost``, by what factor subtraction has raised their relative error. The
+  arrays ``classes`` and ``counts`` are the labels and the rows of each.
+- `OneVsOne` has the rows once, the estimator that it was given as ``of`` and with its numbers resolved as
+  ``fitted``, and for each of ``pairs``, in the order of the classes, ``settings``, ``solver, reason, n_iter,
+  outcome, factor, search`` as above and ``shapes`` of arrays: those of all pairs stand in one array of that
+  name, one behind the other. ``robust_weights`` are the weights of a pair where they are not those of the
+  rows, ``votes_above, votes_below`` the slopes of the probabilities of the vote.
+- `Nystrom` has ``kernel``, the landmarks as rows, ``landmark_indices`` and ``root``, the matrix W.
+
+A certificate is not stored where the rows are: it is computed from rows and solution when it is asked for,
+so that a loaded model proves itself. What a callback or ``trace=True`` collected is not stored either.
 """
 
 from __future__ import annotations
@@ -55,13 +71,13 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
+from squaresvm.estimators.streamed import StreamedState
 from squaresvm.estimators.updating import Updating
 from squaresvm.files import container
 from squaresvm.files.columns import with_columns
-from squaresvm.files.decoding import decode
-from squaresvm.files.encoding import ESTIMATORS, encode
 from squaresvm.files.errors import ModelFileError
 from squaresvm.files.history import Event, History
+from squaresvm.files.kinds import check_kind, decode, encode, rows_held
 from squaresvm.preparation import Preparation
 from squaresvm.window import Window
 
@@ -100,8 +116,9 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False) -> N
 
     Parameters
     ----------
-    model : estimator or Window
-        Fitted. Its kernel must have a name or be precomputed; ids must be numbers or strings.
+    model : estimator, OneVsOne, Window or Nystrom
+        Fitted, from rows or from a stream. Its kernel must have a name or be precomputed; ids must be numbers
+        or strings. The landmarks of a `Nystrom` are rows of its fit: to be rid of one, fit it anew.
     path : path-like
     factor : bool, default=False
         Whether to store the Cholesky factor of kernel models with squared loss: m^2 / 2 numbers more, and the
@@ -136,10 +153,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False) -> N
         check_is_fitted(model)
         inner, window = model.estimator_, {"size": float(model.size)}
         times = {} if model.times_ is None else {"times": model.times_}
-    if ESTIMATORS.get(type(inner).__name__) is not type(inner):
-        raise ValueError(
-            f"a {type(inner).__name__} cannot be saved: {', '.join(ESTIMATORS)} and Windows of them can"
-        )
+    check_kind(inner)
     check_is_fitted(inner)
     record = Record.of(model)
     if record.preparation is not None:
@@ -149,7 +163,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False) -> N
         "squaresvm": __version__,
         "window": window,
         "preparation": None if record.preparation is None else record.preparation.to_json(),
-        "history": record.history.of(inner.ids_.size).to_json(),
+        "history": record.history.of(rows_held(inner)).to_json(),
     }
     container.write(path, header, arrays | times)
 
@@ -173,7 +187,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    estimator or Window
+    estimator, OneVsOne, Window or Nystrom
         As it was saved: it predicts the same values in every bit, and learns and forgets.
 
     Raises
@@ -187,7 +201,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         model = decode(header, arrays)
         record = Record(History.from_json(header["history"]), _preparation(header, model))
-        if record.history.held != model.ids_.size:
+        if record.history.held != rows_held(model):
             raise ValueError("its history does not account for its rows")
         held = _windowed(header, arrays, model)
     except KeyError as error:
@@ -202,18 +216,22 @@ def _one_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _preparation(header: dict[str, Any], model: Updating) -> Preparation | None:
+def _preparation(header: dict[str, Any], model: Any) -> Preparation | None:
     if header["preparation"] is None:
         return None
+    if not isinstance(model, Updating) or isinstance(model._state, StreamedState):
+        raise ValueError("it has a preparation, which its kind of model has no use for")
     preparation = Preparation.from_json(header["preparation"])
     if preparation.n_columns != model.n_features_in_ or model._state.settings.kernel is None:
         raise ValueError("its preparation makes other columns than its rows have")
     return preparation
 
 
-def _windowed(header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]], model: Updating) -> Any:
+def _windowed(header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]], model: Any) -> Any:
     if header["window"] is None:
         return model
+    if not hasattr(model, "ids_"):
+        raise ValueError("it has a window, which its kind of model has no use for")
     size = header["window"]["size"]
     window = Window(clone(model), size if isinstance(size, float) and size != int(size) else int(size))
     times = arrays.get("times")

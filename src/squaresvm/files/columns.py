@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.estimators.state import State
+from squaresvm.estimators.streamed import StreamedState
 from squaresvm.estimators.updating import Updating
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -35,7 +36,7 @@ def with_columns(model: Model, sources: IntArray) -> Model:
     Returns
     -------
     estimator
-        A copy; its factor is made again when asked for.
+        A copy; its factor is made again when asked for. Fitted from a stream it only predicts.
     """
     other = copy.copy(model.flush())
     state: State = other._state
@@ -44,6 +45,8 @@ def with_columns(model: Model, sources: IntArray) -> Model:
         solution = replace(solution, primal=_moved(solution.primal.T, sources).T.copy())
     rows = replace(state.rows, base=_moved(state.rows.base, sources))
     after = replace(state, rows=rows, solution=solution, operator=None)
+    if isinstance(after, StreamedState):
+        after = replace(after, sums=None)  # Of the columns that were: the model predicts, and no more.
     # What does not depend on columns that are zero.
     for name in ("calibration", "expansion"):
         if name in state.__dict__:

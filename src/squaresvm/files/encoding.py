@@ -1,4 +1,4 @@
-"""From a fitted model to JSON and arrays."""
+"""From a fitted model that holds its rows to JSON and arrays."""
 
 from __future__ import annotations
 
@@ -9,31 +9,49 @@ import scipy.sparse as sp
 
 from squaresvm.calibration import Calibration
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
-from squaresvm.estimators.state import REQUESTS, State
-from squaresvm.estimators.streamed import StreamedState
+from squaresvm.estimators.state import State
 from squaresvm.estimators.updating import Updating
 from squaresvm.factors import CholeskyFactor
+from squaresvm.files.arrays import Arrays, encode_ids, encode_labels, encode_matrix
 from squaresvm.files.parameters import encode_parameters, encode_settings
 from squaresvm.operators import OnDemandOperator, ProximalOperator, StoredOperator
 from squaresvm.problem import Loss
 from squaresvm.rows import Rows
+from squaresvm.search import LSSVCCV, LSSVRCV
 
-__all__ = ["ESTIMATORS", "encode"]
+__all__ = ["ESTIMATORS", "encode_model", "encode_names", "encode_rows", "encode_solution", "encode_state"]
 
-#: What a file may hold, by name: nothing else is ever made from one.
+#: Estimators that a file may hold, by name.
 ESTIMATORS: dict[str, type[Updating]] = {
-    cls.__name__: cls for cls in (LSSVC, LSSVR, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC)
+    cls.__name__: cls
+    for cls in (LSSVC, LSSVR, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC, LSSVCCV, LSSVRCV)
 }
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+
+def encode_model(model: Updating) -> dict[str, Any]:
+    """Return the header of an estimator, whatever its state consists of."""
+    settings = model._state.settings
+    return {
+        "estimator": type(model).__name__,
+        "parameters": encode_parameters(model.get_params(deep=False), settings.class_weight),
+        "settings": encode_settings(settings),
+        "n_features": int(model.n_features_in_),
+        "feature_names": encode_names(model),
+    }
 
 
-def encode(model: Updating, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
-    """Return header and arrays of a fitted estimator, nothing of forgotten rows among them.
+def encode_names(model: Any) -> list[str] | None:
+    """Return the names of the columns, where the rows of the fit had some."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def encode_state(state: State, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a state that holds its rows, nothing of forgotten rows among them.
 
     Parameters
     ----------
-    model : estimator
+    state : State
     factor : bool
         Whether to store the factor too.
 
@@ -45,92 +63,37 @@ def encode(model: Updating, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
     Raises
     ------
     ValueError
-        For what a file cannot hold: callables, ids that are neither numbers nor strings.
+        For what a file cannot hold: ids that are neither numbers nor strings.
     """
-    with REQUESTS:
-        model.flush()
-        state: State = model._state
-        if isinstance(state, StreamedState):
-            raise ValueError("a model fitted from a stream keeps no rows, and cannot be saved yet")
-        settings = encode_settings(state.settings)
-        ids, arrays = _ids(state.rows)
-        arrays |= _rows(state.rows)
-        header = {
-            "estimator": type(model).__name__,
-            "parameters": encode_parameters(model.get_params(deep=False), state.settings),
-            "settings": settings,
-            "n_features": int(model.n_features_in_),
-            "feature_names": _feature_names(model),
-            "sparse": bool(sp.issparse(state.rows.base)),
-            "labels_are_objects": state.rows.y.dtype == object,
-            "ids": ids,
-            "arrivals": state.rows.ids.arrivals,
-            "solver": state.solver,
-            "reason": state.reason,
-            "n_iter": int(state.solution.n_iter),
-            "outcome": state.solution.outcome.value,
-            "factor": None,
-        }
-        arrays |= _solution(state)
-        if state.settings.kernel is None:
-            arrays["kernel_matrix"] = _kernel_matrix(state)
-        if factor:
-            header["factor"], stored = _factor(state)
-            arrays |= stored
+    header, arrays = encode_rows(state.rows)
+    arrays |= encode_matrix(state.rows.base)
+    header |= {"sparse": bool(sp.issparse(state.rows.base))}
+    solved, found = encode_solution(state, factor=factor)
+    if state.settings.kernel is None:
+        found["kernel_matrix"] = _kernel_matrix(state)
+    return header | solved, arrays | found
+
+
+def encode_rows(rows: Rows) -> tuple[dict[str, Any], Arrays]:
+    """Return labels, ids and weights of rows, without their features."""
+    ids, arrays = encode_ids(rows.ids)
+    arrays |= {"y": encode_labels(rows.y), "weights": rows.weights}
+    if rows.given is not None:
+        arrays["given"] = rows.given
+    header = {"labels_are_objects": rows.y.dtype == object, "ids": ids, "arrivals": rows.ids.arrivals}
     return header, arrays
 
 
-def _feature_names(model: Updating) -> list[str] | None:
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
-
-
-def _ids(rows: Rows) -> tuple[list[Any] | None, Arrays]:
-    """Return ids as an array, or as a list where they are of several kinds."""
-    values = rows.ids.values
-    if values.dtype != object:
-        return None, {"ids": _packed(values, "ids")}
-    names = values.tolist()
-    strange = next((name for name in names if type(name) not in (int, str)), None)
-    if strange is not None:
-        raise ValueError(
-            f"ids of type {type(strange).__name__} cannot be saved: a model file holds numbers and strings"
-        )
-    return names, {}
-
-
-def _packed(values: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
-    """Return values as a file can hold them; strings no wider than the longest that is there."""
-    if values.dtype == object:
-        if not all(isinstance(value, str) for value in values.tolist()):
-            raise ValueError(
-                f"{what} of several kinds cannot be saved: a model file holds numbers or strings"
-            )
-        return np.array(values.tolist(), dtype=np.str_)
-    if values.dtype.kind in "US":
-        narrow = np.array(values.tolist())
-        return narrow if narrow.dtype.itemsize else narrow.astype(f"{values.dtype.kind}1")
-    if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8 or values.dtype == np.float16:
-        raise ValueError(
-            f"{what} of type {values.dtype} cannot be saved: a model file holds numbers or strings"
-        )
-    return values
-
-
-def _rows(rows: Rows) -> Arrays:
-    base = rows.base
-    arrays: Arrays = {"y": _packed(rows.y, "labels"), "weights": rows.weights}
-    if rows.given is not None:
-        arrays["given"] = rows.given
-    if sp.issparse(base):
-        if base.shape[1] >= 2**31:
-            raise ValueError("sparse rows of 2^31 columns or more cannot be saved")
-        return arrays | {"data": base.data, "indices": base.indices, "indptr": base.indptr}
-    return arrays | {"rows": base}
-
-
-def _solution(state: State) -> Arrays:
+def encode_solution(state: State, *, factor: bool = False) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a solution, with all that predictions need beside the rows."""
     solution = state.solution
+    header = {
+        "solver": state.solver,
+        "reason": state.reason,
+        "n_iter": int(solution.n_iter),
+        "outcome": solution.outcome.value,
+        "factor": None,
+    }
     arrays: Arrays = {"bias": solution.bias}
     if solution.beta is not None:
         arrays["beta"] = solution.beta
@@ -142,7 +105,10 @@ def _solution(state: State) -> Arrays:
     calibration: Calibration | None = state.__dict__.get("calibration")
     if calibration is not None:
         arrays |= {"above": calibration.above, "below": calibration.below}
-    return arrays
+    if factor:
+        header["factor"], stored = _factor(state)
+        arrays |= stored
+    return header, arrays
 
 
 def _kernel_matrix(state: State) -> np.ndarray[Any, Any]:

@@ -15,7 +15,18 @@ from squaresvm.problem import Bias, Loss
 from squaresvm.robust import Robust
 from squaresvm.solvers.base import Solver
 
-__all__ = ["decode_parameters", "decode_settings", "encode_parameters", "encode_settings", "scalar"]
+__all__ = [
+    "decode_kernel",
+    "decode_parameters",
+    "decode_settings",
+    "encode_kernel",
+    "encode_parameters",
+    "encode_settings",
+    "number",
+]
+
+#: Parameters that are values to try, and so lists.
+_GRIDS = ("Cs", "gammas")
 
 
 def scalar(value: Any, what: str) -> Any:
@@ -29,10 +40,13 @@ def scalar(value: Any, what: str) -> Any:
 # Parameters --------------------------------------------------------------------------------------------
 
 
-def encode_parameters(parameters: dict[str, Any], settings: Settings) -> dict[str, Any]:
+def encode_parameters(
+    parameters: dict[str, Any], known: Mapping[Hashable, float] | None = None
+) -> dict[str, Any]:
     """Return constructor parameters as JSON.
 
-    Weights of classes whose last row was forgotten are left out: their labels have gone with them.
+    Weights of classes that are not `known` are left out: their last row was forgotten, and their labels have
+    gone with it.
     """
     encoded: dict[str, Any] = {}
     for name, value in parameters.items():
@@ -41,9 +55,15 @@ def encode_parameters(parameters: dict[str, Any], settings: Settings) -> dict[st
         if name == "solver":
             encoded[name] = _encode_solver(value)
         elif name == "class_weight" and isinstance(value, Mapping):
-            encoded[name] = _pairs(value, settings.class_weight)
+            encoded[name] = _pairs(value, known)
         elif isinstance(value, Robust):
             encoded[name] = {"rounds": int(value.rounds), "c1": float(value.c1), "c2": float(value.c2)}
+        elif name in _GRIDS and value is not None:
+            encoded[name] = [float(each) for each in value]
+        elif name == "scoring" and callable(value):
+            raise ValueError(
+                "scoring is a callable, which a model file cannot hold: give the name of a scorer"
+            )
         elif name == "random_state" and isinstance(value, np.random.RandomState):
             raise ValueError("random_state is a RandomState, which a model file cannot hold: give a seed")
         else:
@@ -56,20 +76,25 @@ def decode_parameters(encoded: dict[str, Any]) -> dict[str, Any]:
     parameters = dict(encoded)
     if not isinstance(parameters.get("kernel"), str):
         raise ValueError("its kernel has no name")
-    parameters["solver"] = _decode_solver(parameters.get("solver"))
+    if "solver" in parameters:
+        parameters["solver"] = _decode_solver(parameters["solver"])
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = _mapping(parameters["class_weight"])
     if isinstance(parameters.get("robust"), dict):
         parameters["robust"] = Robust(**parameters["robust"])
     for name, value in parameters.items():
-        if isinstance(value, Robust):
-            continue
-        if name != "solver" and not (name == "class_weight" and isinstance(encoded[name], list)):
+        if name in _GRIDS and isinstance(value, list):
+            parameters[name] = [number(each, f"a value of {name}") for each in value]
+        elif not (isinstance(value, Robust) or name == "solver") and not (
+            name == "class_weight" and isinstance(encoded[name], list)
+        ):
             scalar(value, name)
     return parameters
 
 
-def _pairs(weights: Mapping[Hashable, float], known: dict[Hashable, float] | None = None) -> list[list[Any]]:
+def _pairs(
+    weights: Mapping[Hashable, float], known: Mapping[Hashable, float] | None = None
+) -> list[list[Any]]:
     return [
         [scalar(label, "a label in class_weight"), float(weight)]
         for label, weight in weights.items()
@@ -80,16 +105,17 @@ def _pairs(weights: Mapping[Hashable, float], known: dict[Hashable, float] | Non
 def _mapping(pairs: Any) -> dict[Hashable, float]:
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise ValueError("its class weights are no pairs")
-    return {scalar(label, "a label"): _number(weight, "a class weight") for label, weight in pairs}
+    return {scalar(label, "a label"): number(weight, "a class weight") for label, weight in pairs}
 
 
-def _number(value: Any, what: str) -> float:
+def number(value: Any, what: str) -> float:
+    """Return a finite number as a float; a ValueError where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{what} is no number")
-    number = float(value)
-    if not np.isfinite(number):
+    found = float(value)
+    if not np.isfinite(found):
         raise ValueError(f"{what} is out of range")
-    return number
+    return found
 
 
 # Solvers -----------------------------------------------------------------------------------------------
@@ -135,18 +161,10 @@ def _decode_solver(encoded: Any) -> str | Solver:
 
 def encode_settings(settings: Settings) -> dict[str, Any]:
     """Return the numbers of the fit as JSON; an absent bias has no penalty."""
-    kernel = settings.kernel
     return {
         "loss": settings.loss.name.lower(),
         "bias_penalty": None if settings.bias.is_absent else settings.bias.penalty,
-        "kernel": None
-        if kernel is None
-        else {
-            "name": kernel.name,
-            "gamma": kernel.gamma,
-            "degree": kernel.degree,
-            "coef0": kernel.coef0,
-        },
+        "kernel": encode_kernel(settings.kernel),
         "C": settings.C,
         "class_weight": None if settings.class_weight is None else _pairs(settings.class_weight),
         "proximal": bool(settings.proximal),
@@ -159,11 +177,11 @@ def encode_settings(settings: Settings) -> dict[str, Any]:
 def decode_settings(encoded: dict[str, Any]) -> Settings:
     """Return the numbers of the fit from JSON; a ValueError or KeyError where they make no sense."""
     penalty = encoded["bias_penalty"]
-    bias = Bias.none() if penalty is None else Bias(_number(penalty, "the penalty of the bias"))
+    bias = Bias.none() if penalty is None else Bias(number(penalty, "the penalty of the bias"))
     if bias.penalty < 0:
         raise ValueError("the penalty of the bias is negative")
     weights = encoded["class_weight"]
-    C, tol, max_iter = _number(encoded["C"], "C"), _number(encoded["tol"], "tol"), encoded["max_iter"]
+    C, tol, max_iter = number(encoded["C"], "C"), number(encoded["tol"], "tol"), encoded["max_iter"]
     if C <= 0 or tol <= 0 or (max_iter is not None and (type(max_iter) is not int or max_iter < 1)):
         raise ValueError("C, tol or max_iter is out of range")
     if type(encoded["proximal"]) is not bool:
@@ -177,7 +195,7 @@ def decode_settings(encoded: dict[str, Any]) -> Settings:
     return Settings(
         loss=Loss[str(encoded["loss"]).upper()],
         bias=bias,
-        kernel=_decode_kernel(encoded["kernel"]),
+        kernel=decode_kernel(encoded["kernel"]),
         C=C,
         class_weight=class_weight,
         proximal=encoded["proximal"],
@@ -187,13 +205,21 @@ def decode_settings(encoded: dict[str, Any]) -> Settings:
     )
 
 
-def _decode_kernel(encoded: Any) -> Kernel | None:
+def encode_kernel(kernel: Kernel | None) -> dict[str, Any] | None:
+    """Return a kernel as JSON; null for a precomputed one."""
+    if kernel is None:
+        return None
+    return {"name": kernel.name, "gamma": kernel.gamma, "degree": kernel.degree, "coef0": kernel.coef0}
+
+
+def decode_kernel(encoded: Any) -> Kernel | None:
+    """Return a kernel from JSON; a ValueError where there is no such one."""
     if encoded is None:
         return None
     name, degree = encoded["name"], encoded["degree"]
     if name not in KERNEL_NAMES or type(degree) is not int or not degree >= 0:
         raise ValueError("its kernel does not exist")
-    gamma = _number(encoded["gamma"], "gamma")
+    gamma = number(encoded["gamma"], "gamma")
     if gamma <= 0:
         raise ValueError("gamma is not positive")
-    return Kernel(name, gamma, degree, _number(encoded["coef0"], "coef0"))
+    return Kernel(name, gamma, degree, number(encoded["coef0"], "coef0"))

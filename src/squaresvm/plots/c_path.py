@@ -194,7 +194,7 @@ class CPathDisplay:
 
     def _ring(self, ax: Axes, score: float, C: float, label: str) -> None:
         """Draw a ring around the best score."""
-        where = f"C = {C:.3g}" + (f", {label}" if label else "")
+        where = f"C = {C:.3g}" + (f",\n{label}" if label else "")
         (self.best_,) = ax.plot(
             [C],
             [score],

@@ -26,10 +26,10 @@ from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LSSVCCV", "LSSVRCV"]
+__all__ = ["LSSVCCV", "LSSVRCV", "Searching"]
 
 
-class _Searching(Updating):
+class Searching(Updating):
     """What both searches share: `fit` searches first, and `forget` drops what the search said."""
 
     Cs: Sequence[float] | None
@@ -193,7 +193,7 @@ def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, A
             )
 
 
-class LSSVCCV(_Searching, LSSVC):
+class LSSVCCV(Searching, LSSVC):
     r"""Least squares support vector classifier that chooses C and gamma by exact leave-one-out.
 
     For each gamma one decomposition of the kernel matrix gives the leave-one-out values of all rows, for
@@ -223,7 +223,7 @@ class LSSVCCV(_Searching, LSSVC):
     robust : int or Robust, default=0
         As in :class:`LSSVC`, after the search, which goes by the weights that were given.
     verbose : int, default=0
-        From 1 on, a bar shows progress on a terminal.
+        From 1 on, a bar shows progress on a terminal; then the fit tells what that of :class:`LSSVC` does.
     n_jobs : int, optional
         Decompositions that run at once, in threads, with one thread of linear algebra each; -1 for as many as
         there are cores. By default one, with all threads of linear algebra.
@@ -298,7 +298,7 @@ class LSSVCCV(_Searching, LSSVC):
         self.n_jobs = n_jobs
 
 
-class LSSVRCV(_Searching, LSSVR):
+class LSSVRCV(Searching, LSSVR):
     r"""Least squares support vector regression that chooses C and gamma by exact leave-one-out.
 
     See :class:`LSSVCCV`, whose parameters it has, but for class_weight; the default score is the coefficient

@@ -1,0 +1,175 @@
+"""Models of all pairs of classes: the rows once, and of each pair what it has of its own."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from squaresvm.calibration import Calibration
+from squaresvm.estimators.classifier_base import SquareSVMClassifier
+from squaresvm.files.arrays import Arrays, decode_matrix, encode_matrix, floats_of
+from squaresvm.files.decoding import (
+    decode_estimator,
+    decode_names,
+    decode_rows,
+    decode_settings_of,
+    solved,
+)
+from squaresvm.files.encoding import ESTIMATORS, encode_names, encode_rows, encode_solution
+from squaresvm.files.parameters import encode_parameters, encode_settings
+from squaresvm.files.searches import decode_search, encode_search
+from squaresvm.one_vs_one import OneVsOne, check_classes
+from squaresvm.pairs import features_of, for_pair, in_pair
+from squaresvm.rows import Ids, Rows
+from squaresvm.typing import IntArray, Matrix
+
+__all__ = ["decode_pairs", "encode_pairs"]
+
+#: Arrays that pairs may have of their own; those of all pairs stand in one array, one behind the other.
+_OWN = ("bias", "beta", "primal", "expansion", "above", "below", "factor", "robust_weights")
+
+
+def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a model of all pairs."""
+    model.flush()
+    rows, known = model._rows, dict.fromkeys(model.classes_.tolist(), 1.0)
+    header, arrays = encode_rows(rows)
+    X = _like(features_of(rows, model._pairs), model.estimators_[0]._state.rows.base)
+    header |= {
+        "estimator": type(model).__name__,
+        "of": _encode_template(model.estimator, known),
+        "fitted": _encode_template(model._template, known),
+        "n_features": int(model.n_features_in_),
+        "feature_names": encode_names(model),
+        "sparse": bool(sp.issparse(X)),
+    }
+    own: dict[str, list[np.ndarray[Any, Any]]] = defaultdict(list)
+    header["pairs"] = []
+    for pair, fitted in model._pairs.items():
+        described, parts = _encode_pair(rows, pair, fitted, factor)
+        header["pairs"].append(described)
+        for name, part in parts.items():
+            own[name].append(part.reshape(-1))
+    arrays |= encode_matrix(X) | {name: np.concatenate(parts) for name, parts in own.items()}
+    calibration: Calibration | None = rows.__dict__.get("calibration")
+    if calibration is not None:
+        arrays |= {"votes_above": calibration.above, "votes_below": calibration.below}
+    return header, arrays
+
+
+def _encode_template(estimator: Any, known: dict[Any, float]) -> dict[str, Any]:
+    if ESTIMATORS.get(type(estimator).__name__) is not type(estimator):
+        raise ValueError(f"a OneVsOne of {type(estimator).__name__} cannot be saved")
+    return {
+        "estimator": type(estimator).__name__,
+        "parameters": encode_parameters(estimator.get_params(deep=False), known),
+    }
+
+
+def _encode_pair(
+    rows: Rows, pair: Any, model: SquareSVMClassifier, factor: bool
+) -> tuple[dict[str, Any], Arrays]:
+    state = model._state
+    mine = rows.ids.values[in_pair(rows.y, pair)]
+    if mine.tolist() != state.rows.ids.values.tolist():
+        raise ValueError(f"the model of the pair {pair} was changed by itself: fit anew")
+    header, arrays = encode_solution(state, factor=factor)
+    if state.rows.given is not None:
+        arrays["robust_weights"] = state.rows.weights
+    header |= {"settings": encode_settings(state.settings), **encode_search(model)}
+    return {**header, "shapes": {name: list(array.shape) for name, array in arrays.items()}}, arrays
+
+
+def _like(X: Matrix, other: Matrix) -> Matrix:
+    """Return dense rows in the order of others in memory: products would end in other digits."""
+    if sp.issparse(X) or other.flags.c_contiguous:
+        return X
+    return np.asfortranarray(X)
+
+
+# And back ----------------------------------------------------------------------------------------------
+
+
+def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
+    """Return a model of all pairs; a ValueError, KeyError or TypeError where none is described."""
+    model = OneVsOne(decode_estimator(header["of"]))
+    model._check_estimator()
+    template = decode_estimator(header["fitted"])
+    if not isinstance(template, SquareSVMClassifier) or template._is_precomputed:
+        raise ValueError("the models of its pairs are no classifiers of rows")
+    described = decode_rows(header, arrays, lambda count: decode_matrix(header, arrays, count))
+    if described.given is not None:
+        raise ValueError("it holds two weights for each row")
+    X = described.base
+    rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
+    classes = check_classes(rows)
+    pairs, listed = list(combinations(classes.tolist(), 2)), header["pairs"]
+    if not isinstance(listed, list) or len(listed) != len(pairs):
+        raise ValueError("it has too few or too many pairs of classes")
+    own = _Own(arrays)
+    fitted = {
+        pair: _decode_pair(each, own.next(each["shapes"]), template, X, rows, pair)
+        for pair, each in zip(pairs, listed, strict=True)
+    }
+    own.check_end()
+    decode_names(model, header, int(X.shape[1]))
+    if "votes_above" in arrays:
+        slopes = (floats_of(arrays, name, classes.size) for name in ("votes_above", "votes_below"))
+        rows.__dict__["calibration"] = Calibration(*slopes)
+    model.__dict__.update(_rows=rows, _pairs=fitted, _template=template)
+    return model
+
+
+class _Own:
+    """Takes the arrays of one pair after the other out of those of all."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = {name: floats_of(arrays, name, None) for name in _OWN if name in arrays}
+        self._taken = dict.fromkeys(self._arrays, 0)
+
+    def next(self, shapes: Any) -> Arrays:
+        """Return the next pair's, which has these shapes."""
+        return {name: self._take(name, shape) for name, shape in dict(shapes).items()}
+
+    def _take(self, name: str, shape: Any) -> np.ndarray[Any, Any]:
+        whole = isinstance(shape, list) and all(type(extent) is int and extent >= 0 for extent in shape)
+        if name not in self._arrays or not whole or len(shape) > 2:
+            raise ValueError("a pair has an array of an impossible shape")
+        start, flat = self._taken[name], self._arrays[name]
+        size = math.prod(shape)
+        if size > flat.size - start:
+            raise ValueError(f"its pairs need more numbers than the array {name!r} has")
+        self._taken[name] = start + size
+        return flat[start : start + size].reshape(shape).copy()
+
+    def check_end(self) -> None:
+        """Raise a ValueError where something is left that no pair has taken."""
+        if any(self._taken[name] != flat.size for name, flat in self._arrays.items()):
+            raise ValueError("it has numbers that belong to no pair")
+
+
+def _decode_pair(
+    header: dict[str, Any], arrays: Arrays, template: Any, X: Matrix, rows: Rows, pair: Any
+) -> SquareSVMClassifier:
+    model = for_pair(template, pair)
+    settings = decode_settings_of(type(model), header)
+    own: IntArray = np.flatnonzero(in_pair(rows.y, pair))
+    weights, given = rows.weights[own], None
+    if "robust_weights" in arrays:
+        weights, given = floats_of(arrays, "robust_weights", own.size), weights
+        if weights.min() < 0:
+            raise ValueError("a weight is negative")
+    ids = Ids.given(rows.ids.values[own], own.size)
+    state = solved(header, arrays, settings, Rows(_like(X[own], X), rows.y[own], weights, ids, given=given))
+    assert state.classes is not None
+    if state.classes.tolist() != list(pair):
+        raise ValueError("all rows of a class have weight zero in one of its pairs")
+    decode_search(model, header, settings)
+    model.n_features_in_ = int(X.shape[1])
+    model._state = state
+    return model

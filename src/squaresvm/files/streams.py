@@ -1,0 +1,118 @@
+"""Models fitted from a stream: no rows, but what was summed up over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from squaresvm.estimators.state import Settings
+from squaresvm.estimators.streamed import StreamedState, no_rows
+from squaresvm.factors import Moments
+from squaresvm.files.arrays import Arrays, decode_labels, encode_labels, floats_of
+from squaresvm.files.decoding import decode_calibration, decode_solution, decode_solver
+from squaresvm.files.encoding import encode_solution
+from squaresvm.files.parameters import number
+from squaresvm.operators.precomputed import check_symmetric
+from squaresvm.problem import Loss
+from squaresvm.solution import Certificate, Status
+
+__all__ = ["decode_stream", "encode_stream"]
+
+#: Arrays of the sums, beside their total.
+_SUMS = ("mean", "scatter", "target", "response", "spread")
+#: Rows that a file may claim.
+_MOST_ROWS = 2**62
+
+
+def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a model without rows."""
+    header, arrays = encode_solution(state)
+    certificate, sums = state.certificate, state.sums
+    header["stream"] = {
+        "rows": int(state.n_rows),
+        "certificate": {
+            "residual": certificate.residual,
+            "gap": certificate.gap,
+            "objective": certificate.objective,
+            "status": certificate.status.value,
+        },
+        "total": None if sums is None else sums.total,
+        "digits_lost": None if sums is None else sums.blurred().loss_of_digits,
+    }
+    if state.classes is not None:
+        header["labels_are_objects"] = state.classes.dtype == object
+        assert state.counts is not None
+        arrays |= {"classes": encode_labels(state.classes), "counts": state.counts}
+    if sums is not None:
+        arrays |= {name: getattr(sums, name) for name in _SUMS}
+    return header, arrays
+
+
+def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) -> StreamedState:
+    """Return a model without rows; a ValueError, KeyError or TypeError where none is described."""
+    described, n = header["stream"], header["n_features"]
+    if not settings.is_linear or type(n) is not int or n < 1:
+        raise ValueError("it is of a stream, and has no linear kernel or no columns")
+    if header["factor"] is not None:
+        raise ValueError("it holds a factor that its kind of model has no use for")
+    rows = described["rows"]
+    if type(rows) is not int or not 0 < rows < _MOST_ROWS:
+        raise ValueError("its number of rows is impossible")
+    classes, counts = _classes(header, arrays, settings)
+    k = 1 if classes is None or classes.size == 2 else int(classes.size)
+    solver, reason = decode_solver(header)
+    state = StreamedState(
+        rows=no_rows(n, np.empty(0) if classes is None else classes[:0], np.empty(0)),
+        settings=settings,
+        classes=classes,
+        solution=decode_solution(header, arrays, settings, (0, n, k)),
+        solver=solver,
+        reason=reason,
+        operator=None,
+        n_rows=rows,
+        counts=counts,
+        judged=_certificate(described["certificate"]),
+        sums=_sums(described, arrays, settings, (n, k)),
+    )
+    if state.solution.primal is None:
+        raise ValueError("it is of a stream, and has no vector w")
+    decode_calibration(arrays, state)
+    return state
+
+
+def _classes(header: dict[str, Any], arrays: Arrays, settings: Settings) -> tuple[Any, Any]:
+    if settings.class_weight is None:
+        return None, np.empty(0)
+    classes = decode_labels(header, arrays, "classes")
+    if classes.size < 2 or np.unique(classes).tolist() != classes.tolist():
+        raise ValueError("its classes are not sorted, or fewer than two")
+    counts = floats_of(arrays, "counts", classes.size)
+    if counts.min() < 1:
+        raise ValueError("one of its classes has no rows")
+    return classes, counts
+
+
+def _certificate(described: Any) -> Certificate:
+    """Return what was measured on the rows: a file without them has only its word for it."""
+    residual, gap, objective = (number(described[name], name) for name in ("residual", "gap", "objective"))
+    if residual < 0:
+        raise ValueError("its residual is negative")
+    return Certificate(residual, gap, objective, Status(described["status"]))
+
+
+def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int, int]) -> Moments | None:
+    if described["total"] is None:
+        if "scatter" in arrays:
+            raise ValueError("the sums over its rows have no total")
+        return None
+    if settings.loss is not Loss.SQUARED:
+        raise ValueError("sums over rows belong to the squared loss, and to no other")
+    (n, k), total = extents, number(described["total"], "the total of its sums")
+    lost = number(described["digits_lost"], "what its sums have lost")
+    if total <= 0 or lost < 1:
+        raise ValueError("the total of its sums is out of range")
+    shapes = ((n,), (n, n), (k,), (n, k), (k,))
+    parts = [floats_of(arrays, name, *shape) for name, shape in zip(_SUMS, shapes, strict=True)]
+    check_symmetric(parts[1])
+    return Moments(total, *parts).having_lost(lost)
