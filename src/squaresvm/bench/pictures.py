@@ -26,7 +26,7 @@ def picture_of(model: Any, X: FloatArray, y: FloatArray) -> dict[str, Any]:
     -------
     dict
         ``box`` (x from, to, y from, to), ``decision`` (rows from top to bottom), ``points``, ``labels``,
-        ``sizes`` (multipliers, the largest is 1).
+        ``sizes`` (multipliers, the largest is 1), ``margins`` (whether the lines at 1 and -1 are of use).
     """
     if X.shape[1] != 2:
         raise ValueError(f"a picture needs 2 columns; got {X.shape[1]}")
@@ -42,5 +42,6 @@ def picture_of(model: Any, X: FloatArray, y: FloatArray) -> dict[str, Any]:
         "decision": np.round(np.clip(values, -9.0, 9.0), 2).tolist(),
         "points": np.round(X, 4).tolist(),
         "labels": y.astype(int).tolist(),
+        "margins": getattr(model, "kernel", "") == "linear",
         "sizes": np.round(sizes / max(sizes.max(), 1e-300), 3).tolist(),
     }
