@@ -99,7 +99,9 @@ def _table(entry: Mapping[str, Any]) -> Iterator[list[str]]:
     ours = [line for line in entry["rows"] if not line["peer"]]
     judged = [name for name in MEASURES if any(name in line["verdicts"] for line in ours)]
     timed = [name for name in _TIMES if name in ours[0]["summary"] and (name == "seconds" or not judged)]
-    measures = [*judged, *timed]
+    counted = any("support_over" in line["paper"] for line in ours)
+    counts = [name for name in ("support", "support_over") if counted and name not in judged]
+    measures = [*judged, *counts, *timed]
     printed = {name for name in measures if any(name in line["paper"] for line in ours)}
     peers = any(_fastest(line, entry) for line in ours)
     heads = [[MEASURES[name], *["paper"] * (name in printed)] for name in measures]

@@ -27,6 +27,7 @@ from squaresvm.bench import (
     write_reports,
 )
 from squaresvm.bench.data import DataError, MissingDataError, load_data
+from squaresvm.bench.iterate import LagrangianIterate
 from squaresvm.bench.judge import judge
 from squaresvm.bench.peers import METHODS, is_peer, make_method
 from squaresvm.bench.plots import curves
@@ -477,6 +478,21 @@ def test_liblinear_has_our_optimum():
     ours = LagrangianSVC(kernel="linear", C=0.7).fit(X, y)
     theirs = make_method("liblinear", {"options": "-s 2 -B 1 -c 0.35 -e 1e-8"}).fit(X, y)
     assert np.mean(ours.predict(X) == theirs.predict(X)) == 1.0
+
+
+def test_the_papers_iterate_leads_to_our_optimum():
+    """Far on it is the solution; where the paper stops it has more multipliers above 0."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 4))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0.2, 1.0, -1.0)
+    optimum = LagrangianSVC(kernel="linear", C=0.3, tol=1e-10).fit(X, y)
+    far = LagrangianIterate(C=0.3, tol=1e-12, max_iter=100_000).fit(X, y)
+    np.testing.assert_allclose(far.coef_, optimum.coef_, atol=1e-9)
+    np.testing.assert_allclose(far.intercept_, optimum.intercept_, atol=1e-9)
+    early = LagrangianIterate(C=0.3, tol=0.1).fit(X, y)
+    assert early.n_iter_ < far.n_iter_
+    assert len(early.support_) > len(optimum.support_)
+    assert np.mean(early.predict(X) == optimum.predict(X)) > 0.98
 
 
 def test_tables_come_in_the_order_of_their_numbers():

@@ -25,6 +25,7 @@ __all__ = [
 
 #: Cells with more characters may break.
 _LONG = 40
+_QUICKLY = " So few repeats miss what a full run meets: only that one judges."
 _REPRODUCTION = (
     "The paper chose parameters on the rows that it reports on. This is a reproduction of its table and no "
     "estimate of error."
@@ -33,7 +34,7 @@ _REPRODUCTION = (
 _STYLE = """<style>main { max-width: 78rem; } .words { white-space: normal; min-width: 15rem; }
 section > ul { max-width: 52rem; padding-left: 1.2rem; } .plot { max-width: 44rem; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 1rem; }
-.pictures figure:only-child { max-width: 26rem; } .glance td { white-space: normal; }
+.pictures figure:only-child { max-width: 26rem; } .glance td { white-space: normal; min-width: 0; }
 .legend svg.key { display: inline-block; width: 1.8em; height: .6em; margin-right: .4em; }</style>"""
 _STEPS = {
     "onehot": "one column of 0 and 1 for each level of a category",
@@ -108,7 +109,7 @@ def _about(results: Mapping[str, Any]) -> str:
     return (
         f"squaresvm {version}, {results['mode']} mode: the papers' figures, ours, and what a user would "
         "pick instead, measured in one run. Means over repeats, ± standard deviations; seconds are "
-        "those of one fit, medians."
+        f"those of one fit, medians.{_QUICKLY if results['mode'] == 'quick' else ''}"
     )
 
 
@@ -164,15 +165,16 @@ def grid_of(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     printed = {name for name in shown if any(name in line["paper"] for line in lines)}
     for name in shown:
         columns += [MEASURES[name], "paper"] if name in printed else [MEASURES[name]]
-    columns.append("remark")
+    remarks = [_remark(line) for line in lines]
+    columns += ["remark"] * any(remarks)
     rows = []
-    for line in lines:
+    for line, remark in zip(lines, remarks, strict=True):
         cells = [line["data"], line["label"], line["work"]]
         for name in shown:
             cells.append(measured_text(line, name))
             if name in printed:
                 cells.append(published_text(line, name))
-        rows.append([*cells, _remark(line)])
+        rows.append([*cells, *[remark] * any(remarks)])
     return columns, rows
 
 

@@ -21,7 +21,7 @@ from squaresvm.bench.peers import METHODS, is_peer
 from squaresvm.bench.table import PaperTable, Row
 from squaresvm.bench.worker import InProcess, Worker
 
-__all__ = ["ResultsError", "read_results", "run_tables"]
+__all__ = ["ResultsError", "key_of", "read_results", "run_tables"]
 
 FORMAT = 1
 #: Seconds that any row may take in quick mode.
@@ -85,7 +85,7 @@ def run_tables(
                 if progress is not None:
                     progress(done, total, f"{table.name}: {row.data} {row.label} {row.work}")
                 protocol = {**table.protocol, **(table.quick if quick else {})}
-                key = _key(table, row, protocol, quick)
+                key = key_of(table, row, protocol, quick=quick)
                 outcome = kept.get(key) or _outcome(worker, table, row, protocol, quick)
                 entry["rows"].append(_line(table, row, key, outcome))
                 done += 1
@@ -166,7 +166,7 @@ def _heading(table: PaperTable) -> dict[str, Any]:
     }
 
 
-def _key(table: PaperTable, row: Row, protocol: Mapping[str, Any], quick: bool) -> str:
+def key_of(table: PaperTable, row: Row, protocol: Mapping[str, Any], *, quick: bool) -> str:
     """Return what names a row's work: change any of it, and the row is run again."""
     work = {
         "row": {
