@@ -14,13 +14,19 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from squaresvm.bench import read_results
 from squaresvm.bench.plots import regions
-from squaresvm.bench.report import curves_of, markdown_report, measured_text, published_text, verdict
+from squaresvm.bench.report import (
+    curves_of,
+    markdown_report,
+    measured_text,
+    published_text,
+    reasons_of,
+    verdict,
+)
 from squaresvm.bench.table import MEASURES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
@@ -101,16 +107,35 @@ def _table(entry: Mapping[str, Any]) -> Iterator[list[str]]:
     timed = [name for name in _TIMES if name in ours[0]["summary"] and (name == "seconds" or not judged)]
     counted = any("support_over" in line["paper"] for line in ours)
     counts = [name for name in ("support", "support_over") if counted and name not in judged]
-    measures = [*judged, *counts, *timed]
-    printed = {name for name in measures if any(name in line["paper"] for line in ours)}
     peers = any(_fastest(line, entry) for line in ours)
-    heads = [[MEASURES[name], *["paper"] * (name in printed)] for name in measures]
-    yield ["data", "model", *chain(*heads), *["fastest peer"] * peers, *["verdict"] * bool(judged)]
-    for line in ours:
-        cells = [line["data"], f"{line['label']}, {line['work']}".removesuffix(", ")]
-        for name in measures:
-            cells += [measured_text(line, name), *[published_text(line, name)] * (name in printed)]
-        yield [*cells, *[_fastest(line, entry)] * peers, *[_word(line)] * bool(judged)]
+    rated, timed = _Columns([*judged, *counts], ours), _Columns(timed, ours)
+    verdicts, fastest = ["verdict"] * bool(judged), ["fastest peer"] * peers
+    yield ["data", "model", *rated.heads(), *verdicts, *timed.heads(), *fastest]
+    for line, reason in zip(ours, reasons_of(ours), strict=True):
+        name = f"{line['label']}, {line['work']}".removesuffix(", ")
+        cells = [line["data"], name, *rated.cells(line), *[_word(line, reason)] * bool(judged)]
+        yield [*cells, *timed.cells(line), *[_fastest(line, entry)] * peers]
+
+
+class _Columns:
+    """Measures of ours, each with the paper's beside it where there is one."""
+
+    def __init__(self, measures: list[str], lines: list[Mapping[str, Any]]) -> None:
+        self._printed = {name: any(name in line["paper"] for line in lines) for name in measures}
+
+    def heads(self) -> Iterator[str]:
+        for name, printed in self._printed.items():
+            yield from (MEASURES[name], "paper") if printed else (MEASURES[name],)
+
+    def cells(self, line: Mapping[str, Any]) -> Iterator[str]:
+        for name, printed in self._printed.items():
+            yield _unbroken(measured_text(line, name))
+            if printed:
+                yield _unbroken(published_text(line, name))
+
+
+def _unbroken(number: str) -> str:
+    return number.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _fastest(line: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
@@ -124,18 +149,16 @@ def _fastest(line: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     if not same:
         return ""
     best = min(same, key=lambda other: other["summary"]["seconds"]["median"])
-    rate = f", {measured_text(best, 'test')} %" if "test" in best["summary"] else ""
-    return f"{best['label']}: {measured_text(best, 'seconds')} s{rate}"
+    rate = f", {measured_text(best, 'test').split()[0]} %" if "test" in best["summary"] else ""
+    return f"{best['label']}: {_unbroken(measured_text(best, 'seconds') + ' s')}{rate}"
 
 
-def _word(line: Mapping[str, Any]) -> str:
+def _word(line: Mapping[str, Any], reason: str) -> str:
     if line["status"] != "done":
         return f"{line['status']}: {line['reason']}"
     if not line["verdicts"]:
         return ""
-    if all(found["agrees"] for found in line["verdicts"].values()):
-        return "agrees"
-    return f"differs, because {line['differs'] or 'of something not known.'}"
+    return f"differs, {reason}" if reason else "agrees"
 
 
 def _csv(rows: Any) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "markdown_report",
     "measured_text",
     "published_text",
+    "reasons_of",
     "verdict",
     "write_reports",
 ]
@@ -165,7 +166,7 @@ def grid_of(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     printed = {name for name in shown if any(name in line["paper"] for line in lines)}
     for name in shown:
         columns += [MEASURES[name], "paper"] if name in printed else [MEASURES[name]]
-    remarks = [_remark(line) for line in lines]
+    remarks = [_remark(line, reason) for line, reason in zip(lines, reasons_of(lines), strict=True)]
     columns += ["remark"] * any(remarks)
     rows = []
     for line, remark in zip(lines, remarks, strict=True):
@@ -188,10 +189,9 @@ def measured_text(line: Mapping[str, Any], name: str) -> str:
     """Return what a row has measured, as the tables show it; empty where it has not."""
     if name not in line["summary"]:
         return ""
-    found = line["summary"][name]
-    spread = f" ± {found['std']:.2g}" if found["std"] > 0 and name not in ("seconds", "refit", "gain") else ""
-    value = found["median"] if name in ("seconds", "refit", "gain") else found["mean"]
-    return f"{_short(name, value)}{spread}"
+    found, timed = line["summary"][name], name in ("seconds", "refit", "gain")
+    spread = f" ± {found['std']:.2g}" if found["std"] > 1e-9 and not timed else ""
+    return f"{_short(name, found['median' if timed else 'mean'])}{spread}"
 
 
 def published_text(line: Mapping[str, Any], name: str) -> str:
@@ -210,15 +210,29 @@ def _short(name: str, value: float) -> str:
     return f"{value:.4g}" if name not in ("seconds", "refit", "gain") else f"{value:.3g}"
 
 
-def _remark(line: Mapping[str, Any]) -> str:
+def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why each row differs from the paper, empty where it does not; no reason is told twice."""
+    told = set()
+    for line in lines:
+        reason = line["differs"]
+        if all(verdict["agrees"] for verdict in line["verdicts"].values()):
+            yield ""
+        elif reason in told:
+            yield "for the same reason"
+        else:
+            yield f"because {reason}" if reason else "for a reason not known"
+            told.add(reason)
+
+
+def _remark(line: Mapping[str, Any], reason: str) -> str:
     if line["status"] != "done":
         return f"{line['status']}: {line.get('reason', '')}"
     words = []
     for name, verdict in line["verdicts"].items():
         sign = "agrees" if verdict["agrees"] else "differs"
         words.append(f"{name} {sign} ({verdict['difference']:+.2g}, {verdict['allowed']:.2g} allowed)")
-    if not all(verdict["agrees"] for verdict in line["verdicts"].values()):
-        words[-1] += f", because {line['differs']}" if line["differs"] else ", for a reason not known"
+    if reason:
+        words[-1] += f", {reason}"
     if "not converged" in str(line.get("facts", {}).get("certificate", "")):
         words.append("not converged")
     return "; ".join(words)
