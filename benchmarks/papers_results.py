@@ -105,7 +105,7 @@ def _table(entry: Mapping[str, Any]) -> Iterator[list[str]]:
     ours = [line for line in entry["rows"] if not line["peer"]]
     judged = [name for name in MEASURES if any(name in line["verdicts"] for line in ours)]
     timed = [name for name in _TIMES if name in ours[0]["summary"] and (name == "seconds" or not judged)]
-    counted = any("support_over" in line["paper"] for line in ours)
+    counted = any({"support_over", "iterations"} <= set(line["paper"]) for line in ours)  # LSVM, Table 2.
     counts = [name for name in ("support", "support_over") if counted and name not in judged]
     peers = any(_fastest(line, entry) for line in ours)
     rated, timed = _Columns([*judged, *counts], ours), _Columns(timed, ours)
