@@ -81,7 +81,7 @@ html_static_path = ["_static"]
 html_css_files = ["squaresvm.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"index": [], "getting_started": []}
+html_sidebars = {"index": [], "getting_started": [], "papers_tables": []}
 html_theme_options = {
     "show_prev_next": True,
     "show_toc_level": 2,

@@ -27,12 +27,13 @@ from squaresvm.bench import (
     write_reports,
 )
 from squaresvm.bench.data import DataError, MissingDataError, load_data
+from squaresvm.bench.iterate import LagrangianIterate
 from squaresvm.bench.judge import judge
 from squaresvm.bench.peers import METHODS, is_peer, make_method
 from squaresvm.bench.plots import curves
 from squaresvm.bench.protocols import measure
 from squaresvm.bench.scaling import Scaling
-from squaresvm.bench.table import Tolerance
+from squaresvm.bench.table import DataSet, Tolerance
 from squaresvm.bench.worker import InProcess
 from squaresvm.cli.app import app
 
@@ -191,7 +192,8 @@ def test_reports_hold_everything(results, tmp_path):
     assert "A tiny &lt;table&gt;" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "src=" not in page
-    assert page.count("<svg") == 2  # Regions and a curve.
+    assert page.count('<svg class="square"') == 1
+    assert page.count("<polyline") == 2  # Ours and the paper's.
     body = page[page.index("<main>") : page.index("</main>") + len("</main>")]
     ElementTree.fromstring(body.replace("&nbsp;", " "))  # Every element is closed.
 
@@ -211,6 +213,61 @@ def test_finished_rows_are_kept(tiny, tmp_path, results):
     changed = replace(table, rows=(replace(table.rows[0], parameters={"C": 4.0, "gamma": 0.5}),))
     third = run_tables([changed], data=None, output=tmp_path)
     assert lines(third)[0]["values"]["seconds"] != lines(first)[0]["values"]["seconds"]
+
+
+def test_other_tables_stay_in_the_file(tiny, tmp_path):
+    """A long run can be done table by table: the second call must not lose what the first has done."""
+    table = load_table(tiny)
+    one = replace(table, name="one", rows=table.rows[:1])
+    two = replace(table, name="two", rows=table.rows[1:2])
+    first = run_tables([one], data=None, output=tmp_path)
+    run_tables([two], data=None, output=tmp_path)
+    both = run_tables([one, two], data=None, output=tmp_path)
+    assert lines(both, "one")[0]["values"] == lines(first, "one")[0]["values"]
+
+
+def test_a_row_may_have_fewer_repeats(tiny, tmp_path):
+    table = load_table(tiny)
+    row = replace(table.rows[0], options={"repeats": 2})
+    found = run_tables([replace(table, rows=(row,))], data=None, output=tmp_path)
+    assert len(lines(found)[0]["values"]["test"]) == 2
+
+
+def test_sumt_comes_to_the_free_bias(tmp_path):
+    """Each iterate against the closed form of the penalised problem, and its distance from the limit."""
+    A, factor, C, gamma = 50.0, 0.5, 2.0, 0.7
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 2))
+    y = np.where(X[:, 0] + 0.4 * rng.normal(size=30) > 0.3, 1.0, -1.0)
+    path = tmp_path / "sumt.toml"
+    path.write_text(f"""
+title = "SUMT"
+paper = "Nobody (nothing)"
+where = "Fig. 0"
+protocol = {{ kind = "sumt" }}
+[plot]
+x = "step"
+y = "distance"
+log = false
+[data.points]
+X = {X.tolist()}
+y = {y.tolist()}
+[[rows]]
+data = "points"
+method = "RelaxedLSSVC"
+parameters = {{ A = {A}, C = {C}, gamma = {gamma}, tol = 1e-12 }}
+options = {{ factor = {factor} }}
+vary = {{ step = [0, 4, 40] }}
+""")
+    found = run_tables([load_table(path)], data=None, output=tmp_path)
+    H = np.exp(-gamma * ((X[:, None] - X[None]) ** 2).sum(axis=2)) + np.eye(30) / C
+    u, v = np.linalg.solve(H, np.ones(30)), np.linalg.solve(H, y)
+    limit = v - v.sum() / u.sum() * u
+    for line in lines(found, "sumt"):
+        beta = v - v.sum() / (A * factor ** line["at"]["step"] + u.sum()) * u
+        assert line["values"]["balance"] == pytest.approx([abs(beta.sum())], abs=1e-9)
+        assert line["values"]["distance"] == pytest.approx([np.linalg.norm(beta - limit)], abs=1e-9)
+    assert "SUMT iterations" in bench.report.html_report(found)
 
 
 def test_another_environment_starts_anew(tiny, tmp_path):
@@ -350,6 +407,17 @@ def test_levels_come_from_the_schema_and_classes_are_chosen(tmp_path):
         load_data(data_set(tmp_path, []).data["set"], tmp_path)
 
 
+def test_rows_in_random_order_are_the_same_rows(tmp_path):
+    rows = "".join(f"{k},{'ab'[k % 2]}\n" for k in range(20))
+    (tmp_path / "set.csv").write_text("x,label\n" + rows)
+    plain = load_data(DataSet("set", ("set.csv",)), tmp_path).train
+    mixed = load_data(DataSet("set", ("set.csv",), options={"shuffle": True, "seed": 1}), tmp_path).train
+    order = mixed.X[:, 0].astype(int)
+    assert order.tolist() != list(range(20))
+    assert sorted(order) == list(range(20))
+    assert np.array_equal(mixed.y, plain.y[order])
+
+
 def test_missing_values_need_a_step(tmp_path):
     table = data_set(tmp_path, ["onehot"], 'options = { classes = ["a", "b"] }')
     with pytest.raises(DataError, match="prepare with 'impute'"):
@@ -410,6 +478,54 @@ def test_liblinear_has_our_optimum():
     ours = LagrangianSVC(kernel="linear", C=0.7).fit(X, y)
     theirs = make_method("liblinear", {"options": "-s 2 -B 1 -c 0.35 -e 1e-8"}).fit(X, y)
     assert np.mean(ours.predict(X) == theirs.predict(X)) == 1.0
+
+
+def test_the_papers_iterate_leads_to_our_optimum():
+    """Far on it is the solution; where the paper stops it has more multipliers above 0."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 4))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0.2, 1.0, -1.0)
+    optimum = LagrangianSVC(kernel="linear", C=0.3, tol=1e-10).fit(X, y)
+    far = LagrangianIterate(C=0.3, tol=1e-12, max_iter=100_000).fit(X, y)
+    np.testing.assert_allclose(far.coef_, optimum.coef_, atol=1e-9)
+    np.testing.assert_allclose(far.intercept_, optimum.intercept_, atol=1e-9)
+    early = LagrangianIterate(C=0.3, tol=0.1).fit(X, y)
+    assert early.n_iter_ < far.n_iter_
+    assert len(early.support_) > len(optimum.support_)
+    assert np.mean(early.predict(X) == optimum.predict(X)) > 0.98
+
+
+def test_tables_come_in_the_order_of_their_numbers():
+    names = known_tables()
+    assert names.index("rlssvm-table-9") < names.index("rlssvm-table-10")
+
+
+def test_what_differs_says_why(results):
+    """The row's support vectors are not the paper's made-up 1,000."""
+    found = copy.deepcopy(results)
+    first = lines(found)[0]
+    assert "support differs (" in bench.report.markdown_report(found)
+    assert "for a reason not known" in bench.report.markdown_report(found)
+    first["differs"] = "nobody counted."
+    assert ", because nobody counted." in bench.report.markdown_report(found)
+    first["verdicts"]["support"]["agrees"] = True
+    assert "nobody counted" not in bench.report.markdown_report(found)
+
+
+def test_a_plot_has_round_ticks_and_the_paper_dashed_in_our_colour():
+    svg = curves(
+        {"2SMO": [(1, 0.21), (2, 0.48)], "paper: 2SMO": [(1, 0.3), (2, 0.4)]},
+        x_name="rows",
+        y_name="seconds",
+        log_x=False,
+    )
+    root = ElementTree.fromstring(f"<div>{svg}</div>")
+    texts = {text.text for text in root.iter("text")}
+    assert {"0.3", "0.4", "1.2", "1.6"} <= texts
+    ours, papers = root.iter("polyline")
+    assert ours.get("stroke") == papers.get("stroke")
+    assert papers.get("stroke-dasharray")
+    assert not ours.get("stroke-dasharray")
 
 
 def test_curves_of_nothing_are_nothing():

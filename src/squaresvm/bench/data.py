@@ -181,4 +181,6 @@ def _chosen(data: DataSet, given: tuple[FloatArray, Any]) -> Examples:
         kept = np.sort(np.concatenate(parts))
     if "share" in data.options:
         kept = np.sort(rng.permutation(kept)[: int(data.options["share"] * len(kept))])
+    if data.options.get("shuffle"):
+        kept = rng.permutation(kept)
     return Examples(X[kept], np.where(labels[kept] == wanted[0], 1.0, -1.0))

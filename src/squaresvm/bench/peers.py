@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from squaresvm.bench.iterate import LagrangianIterate
 from squaresvm.typing import FloatArray
 
 __all__ = ["METHODS", "MissingPeerError", "is_peer", "make_method"]
@@ -143,6 +144,7 @@ METHODS: Mapping[str, tuple[str, Callable[..., Any]]] = {
         name: ("squaresvm", _from("squaresvm", name))
         for name in ("LSSVC", "RelaxedLSSVC", "ProximalSVC", "LagrangianSVC", "RLSSVC")
     },
+    "the LSVM paper's iterate": ("squaresvm", LagrangianIterate),
     "sklearn.LinearSVC": ("scikit-learn", _from("sklearn.svm", "LinearSVC")),
     "sklearn.SVC": ("scikit-learn", _from("sklearn.svm", "SVC")),
     "sklearn.SVC on K + I/C": ("scikit-learn", SquaredHingeSVC),

@@ -15,6 +15,7 @@ from squaresvm.typing import FloatArray
 
 __all__ = ["curves", "regions"]
 
+_PAPER = "paper: "
 _COLOURS = ("var(--accent)", "var(--warn)", "var(--good)", "var(--soft)", "#9467bd", "#8c7a3a", "#d0679d")
 #: Far on the side of -1, on the boundary, far on the side of +1; readable in light and dark.
 _SHADES = np.array([[231, 154, 112], [245, 243, 238], [126, 165, 218]], dtype=np.float64)
@@ -28,7 +29,7 @@ def curves(
     Parameters
     ----------
     lines : mapping of str to sequence of (x, y)
-        A name that starts with "paper" is drawn dashed.
+        "paper: name" is drawn dashed, in the colour of "name".
     x_name, y_name : str
     log_x : bool, default=True
 
@@ -56,9 +57,10 @@ def curves(
         for t in vertical.ticks
     ]
     legend = []
-    for index, (name, points) in enumerate(lines.items()):
-        colour = _COLOURS[index % len(_COLOURS)]
-        dash = ' stroke-dasharray="5 4"' if name.startswith("paper") else ""
+    owners = list(dict.fromkeys(name.removeprefix(_PAPER) for name in lines))
+    for name, points in lines.items():
+        colour = _COLOURS[owners.index(name.removeprefix(_PAPER)) % len(_COLOURS)]
+        dash = ' stroke-dasharray="5 4"' if name.startswith(_PAPER) else ""
         path = " ".join(f"{horizontal(x):.1f},{vertical(y):.1f}" for x, y in sorted(points))
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
         parts += [
@@ -66,7 +68,10 @@ def curves(
             f"<title>{html.escape(name)}: {x_name} {x:g}, {y_name} {y:.3g}</title></circle>"
             for x, y in points
         ]
-        legend.append(f'<span><i style="background:{colour}"></i>{html.escape(name)}</span>')
+        legend.append(
+            f'<span><svg class="key" viewBox="0 0 24 8"><path d="M0 4H24" stroke="{colour}" stroke-width="3"'
+            f"{dash}/></svg>{html.escape(name)}</span>"
+        )
     parts.append(
         f'<text x="{(left + width) / 2:.0f}" y="{height - 4}" text-anchor="middle">'
         f"{html.escape(x_name)}</text>"
@@ -92,18 +97,24 @@ class _Axis:
             self.ticks = [
                 10.0**k for k in range(int(np.ceil(low - pad)), int(np.floor(high + pad)) + 1, step)
             ]
+        elif log:
+            self.ticks = _round_numbers(10.0 ** (low - pad), 10.0 ** (high + pad))
         else:
-            self.ticks = [self._back(value) for value in np.linspace(low, high, 4).tolist()]
+            self.ticks = _round_numbers(low - pad, high + pad)
 
     def _of(self, value: float) -> float:
         return float(np.log10(value)) if self._log else float(value)
 
-    def _back(self, value: float) -> float:
-        return float(f"{10.0**value if self._log else value:.2g}")
-
     def __call__(self, value: float) -> float:
         share = (self._of(value) - self._low) / (self._high - self._low)
         return self._start + share * (self._end - self._start)
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Return four to nine multiples of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** np.floor(np.log10((high - low) / 4))
+    step = next(power * factor for factor in (10, 5, 2, 1) if (high - low) / (power * factor) >= 4)
+    return [float(f"{k * step:.6g}") for k in range(int(np.ceil(low / step)), int(high / step) + 1)]
 
 
 def _number(value: float) -> str:
@@ -121,7 +132,7 @@ def _frame(width: int, height: int, left: int, right: int, bottom: int) -> str:
 
 
 def regions(picture: Mapping[str, Any], label: str) -> str:
-    """Return decision regions with the points; a point grows with its multiplier.
+    """Return decision regions with the points; a point grows with its multiplier, margins are dashed.
 
     Parameters
     ----------
@@ -136,7 +147,8 @@ def regions(picture: Mapping[str, Any], label: str) -> str:
     """
     size = 480
     x_low, x_high, y_low, y_high = picture["box"]
-    image = base64.b64encode(_png(_shaded(np.array(picture["decision"])))).decode("ascii")
+    shaded = _shaded(np.array(picture["decision"]), margins=picture.get("margins", False))
+    image = base64.b64encode(_png(shaded)).decode("ascii")
     many = len(picture["points"]) > 500
     dots = []
     for (px, py), sign, weight in zip(picture["points"], picture["labels"], picture["sizes"], strict=True):
@@ -152,17 +164,23 @@ def regions(picture: Mapping[str, Any], label: str) -> str:
     )
 
 
-def _shaded(decision: FloatArray) -> np.ndarray[Any, Any]:
-    """Return colours of decision values, with a dark line where the sign changes."""
+def _shaded(decision: FloatArray, *, margins: bool) -> np.ndarray[Any, Any]:
+    """Return colours of decision values, with a dark line where the sign changes, dashed at 1 and -1."""
     place = np.clip(decision, -1.0, 1.0)[..., None]
     side = np.where(place > 0, _SHADES[2], _SHADES[0])
     colours = (1 - np.abs(place)) * _SHADES[1] + np.abs(place) * side
-    sign = decision > 0
-    edge = np.zeros(sign.shape, dtype=bool)
-    edge[:, 1:] |= sign[:, 1:] != sign[:, :-1]
-    edge[1:, :] |= sign[1:, :] != sign[:-1, :]
-    colours[edge] = (60, 64, 72)
+    colours[_edge(decision > 0)] = (60, 64, 72)
+    if margins:
+        dashes = np.arange(decision.shape[1]) // 3 % 2 == 0
+        colours[_edge(np.abs(decision) > 1) & dashes] = (60, 64, 72)
     return colours.astype(np.uint8)
+
+
+def _edge(inside: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    edge = np.zeros(inside.shape, dtype=bool)
+    edge[:, 1:] |= inside[:, 1:] != inside[:, :-1]
+    edge[1:, :] |= inside[1:, :] != inside[:-1, :]
+    return edge
 
 
 def _png(colours: np.ndarray[Any, Any]) -> bytes:

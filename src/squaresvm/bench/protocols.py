@@ -1,4 +1,4 @@
-"""How a row is measured: random splits, given files, folds, forgetting, or the solution itself."""
+"""How a row is measured: random splits, given files, folds, forgetting, SUMT, or the solution itself."""
 
 from __future__ import annotations
 
@@ -61,6 +61,8 @@ def measure(row: Row, data: DataSet, protocol: Mapping[str, Any], folder: Path |
     loaded = _loaded(_Hashed(data), folder)
     if protocol["kind"] == "forget":
         return _forgetting(row, loaded.train, data, protocol)
+    if protocol["kind"] == "sumt":
+        return _towards_a_free_bias(row, loaded.train, data)
     values: dict[str, list[float]] = {}
     model, part = None, None
     with warnings.catch_warnings():
@@ -94,7 +96,8 @@ def _loaded(data: _Hashed, folder: Path | None) -> Loaded:
 
 
 def _parts(loaded: Loaded, data: DataSet, row: Row, protocol: Mapping[str, Any]) -> Iterator[_Part]:
-    kind, repeats, seed = protocol["kind"], protocol.get("repeats", 1), protocol.get("seed", 0)
+    kind, seed = protocol["kind"], protocol.get("seed", 0)
+    repeats = min(protocol.get("repeats", 1), row.options.get("repeats", np.inf))
     train, test = loaded
     if kind == "splits":
         for repeat in range(repeats):
@@ -223,3 +226,28 @@ def _forgetting(row: Row, train: Examples, data: DataSet, protocol: Mapping[str,
         for name, value in (("seconds", seconds), ("refit", refit), ("gain", refit / seconds)):
             values[name].append(value)
     return Measured(values, _facts(model, part), None)
+
+
+def _towards_a_free_bias(row: Row, train: Examples, data: DataSet) -> Measured:
+    """Solve one problem of the relaxed paper's sequence, and say how far it is from its limit."""
+    part = _scaled(data, train, None)
+    parameters = dict(row.parameters)
+    parameters["A"] *= row.options["factor"] ** row.options["step"]
+    start = time.perf_counter()
+    model = make_method(row.method, parameters).fit(part.X, part.y)
+    seconds = time.perf_counter() - start
+    shared = {name: value for name, value in parameters.items() if name in ("C", "kernel", "gamma")}
+    limit = make_method("LSSVC", {**shared, "tol": 1e-10}).fit(part.X, part.y)
+    beta = _multipliers(model, len(part.y))
+    values = {
+        "seconds": seconds,
+        "balance": abs(float(beta.sum())),
+        "distance": float(np.linalg.norm(beta - _multipliers(limit, len(part.y)))),
+    }
+    return Measured({name: [value] for name, value in values.items()}, _facts(model, part), None)
+
+
+def _multipliers(model: Any, n_rows: int) -> FloatArray:
+    beta = np.zeros(n_rows)
+    beta[model.support_] = model.dual_coef_[0]
+    return beta

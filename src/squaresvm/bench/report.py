@@ -7,18 +7,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from squaresvm._version import __version__
 from squaresvm.bench.judge import agreement
 from squaresvm.bench.plots import curves, regions
-from squaresvm.bench.table import MEASURES
+from squaresvm.bench.table import AXES, MEASURES
 from squaresvm.page import page_of, write_atomically
 
-__all__ = ["html_report", "markdown_report", "verdict", "write_reports"]
+__all__ = [
+    "curves_of",
+    "grid_of",
+    "html_report",
+    "markdown_report",
+    "measured_text",
+    "published_text",
+    "reasons_of",
+    "verdict",
+    "write_reports",
+]
 
+#: Cells with more characters may break.
+_LONG = 40
+_QUICKLY = " So few repeats miss what a full run meets: only that one judges."
 _REPRODUCTION = (
     "The paper chose parameters on the rows that it reports on. This is a reproduction of its table and no "
     "estimate of error."
 )
+#: More room than a page about a model needs, words that may break, and short lines as keys to curves.
+_STYLE = """<style>main { max-width: 78rem; } .words { white-space: normal; min-width: 15rem; }
+section > ul { max-width: 52rem; padding-left: 1.2rem; } .plot { max-width: 44rem; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 1rem; }
+.pictures figure:only-child { max-width: 26rem; } .glance td { white-space: normal; min-width: 0; }
+.legend svg.key { display: inline-block; width: 1.8em; height: .6em; margin-right: .4em; }</style>"""
 _STEPS = {
     "onehot": "one column of 0 and 1 for each level of a category",
     "impute": "means in place of missing values",
@@ -57,7 +75,7 @@ def markdown_report(results: Mapping[str, Any]) -> str:
             f"`{name}`: {entry['paper']}, {entry['where']}. {verdict(entry)}",
         ]
         parts += ["", *(f"- {remark}" for remark in _remarks(entry)), ""]
-        columns, rows = _grid(entry)
+        columns, rows = grid_of(entry)
         parts += [_markdown_line(columns), _markdown_line(["---"] * len(columns))]
         parts += [_markdown_line(row) for row in rows]
         parts += [""]
@@ -67,14 +85,13 @@ def markdown_report(results: Mapping[str, Any]) -> str:
 
 def html_report(results: Mapping[str, Any]) -> str:
     """Return the results as one page without any external resource."""
-    overview = [
-        (entry["title"], f"{entry['paper']}, {entry['where']}", verdict(entry))
-        for entry in results["tables"].values()
-    ]
+    overview = [(entry["title"], verdict(entry)) for entry in results["tables"].values()]
+    glance = _html_table(("table", "verdict"), overview)
     parts = [
+        _STYLE,
         "<h1>The papers' tables</h1>",
         f'<p class="soft">{html.escape(_about(results))}</p>',
-        f"<section><h2>At a glance</h2>{_html_table(('table', 'source', 'verdict'), overview)}</section>",
+        f'<section class="glance"><h2>At a glance</h2>{glance}</section>',
     ]
     for name, entry in results["tables"].items():
         notes = "".join(f"<li>{html.escape(remark)}</li>" for remark in _remarks(entry))
@@ -82,25 +99,26 @@ def html_report(results: Mapping[str, Any]) -> str:
             f'<section id="{html.escape(name)}"><h2>{html.escape(entry["title"])}</h2>'
             f'<p class="soft">{html.escape(entry["paper"])}, {html.escape(entry["where"])}. '
             f"{html.escape(verdict(entry))}</p>{'<ul>' + notes + '</ul>' if notes else ''}"
-            f"{_pictures(entry)}{_html_table(*_grid(entry))}</section>"
+            f"{_pictures(entry)}{_html_table(*grid_of(entry))}</section>"
         )
     parts.append(f"<section><h2>Environment</h2>{_html_table(('', ''), _environment(results))}</section>")
     return page_of("The papers' tables", parts)
 
 
 def _about(results: Mapping[str, Any]) -> str:
+    version = results["environment"]["packages"]["squaresvm"]
     return (
-        f"squaresvm {__version__}, {results['mode']} mode: the papers' figures, ours, and what a user would "
+        f"squaresvm {version}, {results['mode']} mode: the papers' figures, ours, and what a user would "
         "pick instead, measured in one run. Means over repeats, ± standard deviations; seconds are "
-        "those of one fit, medians."
+        f"those of one fit, medians.{_QUICKLY if results['mode'] == 'quick' else ''}"
     )
 
 
 def _overview_markdown(results: Mapping[str, Any]) -> Iterator[str]:
-    yield _markdown_line(("table", "source", "verdict"))
-    yield _markdown_line(("---",) * 3)
+    yield _markdown_line(("table", "verdict"))
+    yield _markdown_line(("---",) * 2)
     for entry in results["tables"].values():
-        yield _markdown_line((entry["title"], f"{entry['paper']}, {entry['where']}", verdict(entry)))
+        yield _markdown_line((entry["title"], verdict(entry)))
     yield ""
 
 
@@ -136,27 +154,28 @@ def _remarks(entry: Mapping[str, Any]) -> list[str]:
         words = "; ".join(_STEPS[step] for step in steps) or "as they are"
         by_steps.setdefault(words, []).append(name)
     remarks += [f"Columns {words}: {', '.join(names)}." for words, names in by_steps.items()]
-    reasons = dict.fromkeys(f"{line['data']}: {line['differs']}" for line in entry["rows"] if line["differs"])
-    return remarks + list(reasons)
+    return remarks
 
 
-def _grid(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def grid_of(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return names of columns and cells: ours beside the paper's, the difference where it is judged."""
     lines = entry["rows"]
-    shown = [name for name in MEASURES if any(_is_shown(line, name) for line in lines)]
+    more = entry["plot"].get("show", [])
+    shown = [name for name in MEASURES if name in more or any(_is_shown(line, name) for line in lines)]
     columns = ["data", "method", "work"]
     printed = {name for name in shown if any(name in line["paper"] for line in lines)}
     for name in shown:
         columns += [MEASURES[name], "paper"] if name in printed else [MEASURES[name]]
-    columns.append("remark")
+    remarks = [_remark(line, reason) for line, reason in zip(lines, reasons_of(lines), strict=True)]
+    columns += ["remark"] * any(remarks)
     rows = []
-    for line in lines:
+    for line, remark in zip(lines, remarks, strict=True):
         cells = [line["data"], line["label"], line["work"]]
         for name in shown:
-            cells.append(_ours(line, name))
+            cells.append(measured_text(line, name))
             if name in printed:
-                cells.append(_published(line, name))
-        rows.append([*cells, _remark(line)])
+                cells.append(published_text(line, name))
+        rows.append([*cells, *[remark] * any(remarks)])
     return columns, rows
 
 
@@ -166,16 +185,17 @@ def _is_shown(line: Mapping[str, Any], name: str) -> bool:
     return name in line["summary"] or name in line["paper"]
 
 
-def _ours(line: Mapping[str, Any], name: str) -> str:
+def measured_text(line: Mapping[str, Any], name: str) -> str:
+    """Return what a row has measured, as the tables show it; empty where it has not."""
     if name not in line["summary"]:
         return ""
-    found = line["summary"][name]
-    spread = f" ± {found['std']:.2g}" if found["std"] > 0 and name not in ("seconds", "refit", "gain") else ""
-    value = found["median"] if name in ("seconds", "refit", "gain") else found["mean"]
-    return f"{_short(name, value)}{spread}"
+    found, timed = line["summary"][name], name in ("seconds", "refit", "gain")
+    spread = f" ± {found['std']:.2g}" if found["std"] > 1e-9 and not timed else ""
+    return f"{_short(name, found['median' if timed else 'mean'])}{spread}"
 
 
-def _published(line: Mapping[str, Any], name: str) -> str:
+def published_text(line: Mapping[str, Any], name: str) -> str:
+    """Return what the paper prints for a row; empty where it prints nothing."""
     if name not in line["paper"]:
         return ""
     spread = line["paper"].get(f"{name}_std")
@@ -190,13 +210,29 @@ def _short(name: str, value: float) -> str:
     return f"{value:.4g}" if name not in ("seconds", "refit", "gain") else f"{value:.3g}"
 
 
-def _remark(line: Mapping[str, Any]) -> str:
+def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why each row differs from the paper, empty where it does not; no reason is told twice."""
+    told = set()
+    for line in lines:
+        reason = line["differs"]
+        if all(verdict["agrees"] for verdict in line["verdicts"].values()):
+            yield ""
+        elif reason in told:
+            yield "for the same reason"
+        else:
+            yield f"because {reason}" if reason else "for a reason not known"
+            told.add(reason)
+
+
+def _remark(line: Mapping[str, Any], reason: str) -> str:
     if line["status"] != "done":
         return f"{line['status']}: {line.get('reason', '')}"
     words = []
     for name, verdict in line["verdicts"].items():
         sign = "agrees" if verdict["agrees"] else "differs"
         words.append(f"{name} {sign} ({verdict['difference']:+.2g}, {verdict['allowed']:.2g} allowed)")
+    if reason:
+        words[-1] += f", {reason}"
     if "not converged" in str(line.get("facts", {}).get("certificate", "")):
         words.append("not converged")
     return "; ".join(words)
@@ -209,13 +245,16 @@ def _pictures(entry: Mapping[str, Any]) -> str:
         for line in entry["rows"]
         if line.get("picture")
     ]
+    pictures = f'<div class="pictures">{"".join(parts)}</div>' if parts else ""
+    return pictures + f'<div class="plot">{curves_of(entry)}</div>' * bool(entry["plot"])
+
+
+def curves_of(entry: Mapping[str, Any]) -> str:
+    """Return the curves that a table's `plot` asks for, as SVG; empty where it asks for none."""
     plot = entry["plot"]
-    if plot:
-        parts.append(_curves_of(entry, plot["x"], plot.get("y", "seconds"), plot.get("log", True)))
-    return "".join(parts)
-
-
-def _curves_of(entry: Mapping[str, Any], x: str, y: str, log_x: bool) -> str:
+    if not plot:
+        return ""
+    x, y, log_x = plot["x"], plot.get("y", "seconds"), plot.get("log", True)
     ours: dict[str, list[tuple[float, float]]] = {}
     for line in entry["rows"]:
         if x not in line["at"]:
@@ -224,7 +263,7 @@ def _curves_of(entry: Mapping[str, Any], x: str, y: str, log_x: bool) -> str:
             ours.setdefault(line["label"], []).append((line["at"][x], line["summary"][y]["median"]))
         if y in line["paper"]:
             ours.setdefault(f"paper: {line['label']}", []).append((line["at"][x], line["paper"][y]))
-    return curves(ours, x_name=x, y_name=MEASURES[y], log_x=log_x)
+    return curves(ours, x_name=AXES.get(x, x), y_name=MEASURES[y], log_x=log_x)
 
 
 def _environment(results: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -243,9 +282,12 @@ def _html_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _class(cell: str) -> str:
+    words = " words" if len(cell) > _LONG else ""
     if "differs (" in cell or cell.startswith(("failed:", "limit:", "Does not")):
-        return ' class="warn"'
-    return ' class="good"' if "agrees (" in cell or cell.startswith("Reproduces") else ""
+        return f' class="warn{words}"'
+    if "agrees (" in cell or cell.startswith("Reproduces"):
+        return f' class="good{words}"'
+    return ' class="words"' if words else ""
 
 
 def _markdown_line(cells: Sequence[str]) -> str:

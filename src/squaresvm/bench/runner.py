@@ -21,7 +21,7 @@ from squaresvm.bench.peers import METHODS, is_peer
 from squaresvm.bench.table import PaperTable, Row
 from squaresvm.bench.worker import InProcess, Worker
 
-__all__ = ["ResultsError", "read_results", "run_tables"]
+__all__ = ["ResultsError", "key_of", "read_results", "run_tables"]
 
 FORMAT = 1
 #: Seconds that any row may take in quick mode.
@@ -44,7 +44,8 @@ def run_tables(
     """Run tables and keep the results in ``results.json`` of the output folder.
 
     Each finished row is written at once, the file being replaced whole. Rows that an earlier run with the
-    same environment and the same declaration has finished are taken from it.
+    same environment and the same declaration has finished are taken from it, and those of tables that are not
+    asked for this time stay in the file: so a long run can be done table by table.
 
     Parameters
     ----------
@@ -84,14 +85,15 @@ def run_tables(
                 if progress is not None:
                     progress(done, total, f"{table.name}: {row.data} {row.label} {row.work}")
                 protocol = {**table.protocol, **(table.quick if quick else {})}
-                key = _key(table, row, protocol, quick)
+                key = key_of(table, row, protocol, quick=quick)
                 outcome = kept.get(key) or _outcome(worker, table, row, protocol, quick)
                 entry["rows"].append(_line(table, row, key, outcome))
                 done += 1
-                _write(path, results | {"kept": _others(kept, results)})
+                _write(
+                    path, results | {"kept": _others(kept, results)}
+                )  # Another call may name other tables.
     finally:
         worker.close()
-    _write(path, results)
     if progress is not None:
         progress(done, total, "")
     return results
@@ -165,7 +167,7 @@ def _heading(table: PaperTable) -> dict[str, Any]:
     }
 
 
-def _key(table: PaperTable, row: Row, protocol: Mapping[str, Any], quick: bool) -> str:
+def key_of(table: PaperTable, row: Row, protocol: Mapping[str, Any], *, quick: bool) -> str:
     """Return what names a row's work: change any of it, and the row is run again."""
     work = {
         "row": {
@@ -233,7 +235,7 @@ def _finished(path: Path, environment: Mapping[str, Any]) -> dict[str, dict[str,
 
 
 def _others(kept: Mapping[str, dict[str, Any]], results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return finished rows that this run has not come to yet: a second kill must not lose them."""
+    """Return finished rows that this run has not come to or is not asked for: they must not be lost."""
     used = {line["key"] for entry in results["tables"].values() for line in entry["rows"]}
     return [{"key": key, **outcome} for key, outcome in kept.items() if key not in used]
 

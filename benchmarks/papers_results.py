@@ -1,0 +1,171 @@
+"""Turns a full run of the papers' tables into what the documentation shows and the project keeps.
+
+squaresvm bench --data FOLDER -o bench-results
+python benchmarks/papers_results.py bench-results/results.json
+
+writes docs/results: the results without pictures as JSON, all of them as Markdown, a table of each table as
+CSV, and its curves or regions as HTML. tests/test_papers_results.py checks that they belong together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from squaresvm.bench import read_results
+from squaresvm.bench.plots import regions
+from squaresvm.bench.report import (
+    curves_of,
+    markdown_report,
+    measured_text,
+    published_text,
+    reasons_of,
+    verdict,
+)
+from squaresvm.bench.table import MEASURES
+
+FOLDER = Path(__file__).parents[1] / "docs" / "results"
+#: Times of ours, and the paper's, that a table without testing rates is about.
+_TIMES = ("seconds", "refit", "gain")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write docs/results from a full run.")
+    parser.add_argument("results", type=Path)
+    results = read_results(parser.parse_args().results)
+    if results["mode"] != "full":
+        raise SystemExit("these are results of quick mode: run the tables in full")
+    for name, text in {**texts(kept(results)), **pictures(results)}.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+def kept(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is worth a place in the project: no pictures, no rows of other declarations, six digits."""
+    found = {key: value for key, value in results.items() if key != "kept"}
+    found["tables"] = {
+        name: {**entry, "rows": [_without_picture(line) for line in entry["rows"]]}
+        for name, entry in results["tables"].items()
+    }
+    return _short(found)
+
+
+def _without_picture(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key != "picture"}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _short(item) for key, item in value.items()}
+    return [_short(item) for item in value] if isinstance(value, list) else value
+
+
+def texts(results: Mapping[str, Any]) -> dict[str, str]:
+    """Return by name the files that follow from the JSON alone, and the JSON itself."""
+    found = {
+        "papers.json": json.dumps(results, indent=1, ensure_ascii=False) + "\n",
+        "papers.md": markdown_report(results),
+        "overview.csv": _csv([("table", "verdict"), *_overview(results)]),
+    }
+    for name, entry in results["tables"].items():
+        found[f"{name}.csv"] = _csv(_table(entry))
+        if entry["plot"]:
+            found[f"{name}.html"] = f'<div class="papers-plot">{curves_of(entry)}</div>\n'
+    return found
+
+
+def pictures(results: Mapping[str, Any]) -> dict[str, str]:
+    """Return regions in the plane by the name of their file."""
+    found = {}
+    for name, entry in results["tables"].items():
+        figures = [
+            f"<figure>{regions(line['picture'], line['label'])}"
+            f"<figcaption>{line['label']}, {line['work']}</figcaption></figure>"
+            for line in entry["rows"]
+            if line.get("picture")
+        ]
+        if figures:
+            found[f"{name}.html"] = f'<div class="papers-pictures">{"".join(figures)}</div>\n'
+    return found
+
+
+def _overview(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for entry in results["tables"].values():
+        yield entry["title"], verdict(entry)
+
+
+def _table(entry: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield ours beside the paper's, and the fastest peer that did the same work."""
+    ours = [line for line in entry["rows"] if not line["peer"]]
+    judged = [name for name in MEASURES if any(name in line["verdicts"] for line in ours)]
+    timed = [name for name in _TIMES if name in ours[0]["summary"] and (name == "seconds" or not judged)]
+    counted = any({"support_over", "iterations"} <= set(line["paper"]) for line in ours)  # LSVM, Table 2.
+    counts = [name for name in ("support", "support_over") if counted and name not in judged]
+    peers = any(_fastest(line, entry) for line in ours)
+    rated, timed = _Columns([*judged, *counts], ours), _Columns(timed, ours)
+    verdicts, fastest = ["verdict"] * bool(judged), ["fastest peer"] * peers
+    yield ["data", "model", *rated.heads(), *verdicts, *timed.heads(), *fastest]
+    for line, reason in zip(ours, reasons_of(ours), strict=True):
+        name = f"{line['label']}, {line['work']}".removesuffix(", ")
+        cells = [line["data"], name, *rated.cells(line), *[_word(line, reason)] * bool(judged)]
+        yield [*cells, *timed.cells(line), *[_fastest(line, entry)] * peers]
+
+
+class _Columns:
+    """Measures of ours, each with the paper's beside it where there is one."""
+
+    def __init__(self, measures: list[str], lines: list[Mapping[str, Any]]) -> None:
+        self._printed = {name: any(name in line["paper"] for line in lines) for name in measures}
+
+    def heads(self) -> Iterator[str]:
+        for name, printed in self._printed.items():
+            yield from (MEASURES[name], "paper") if printed else (MEASURES[name],)
+
+    def cells(self, line: Mapping[str, Any]) -> Iterator[str]:
+        for name, printed in self._printed.items():
+            yield _unbroken(measured_text(line, name))
+            if printed:
+                yield _unbroken(published_text(line, name))
+
+
+def _unbroken(number: str) -> str:
+    return number.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _fastest(line: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    same = [
+        other
+        for other in entry["rows"]
+        if other["peer"]
+        and other["status"] == "done"
+        and (other["data"], other["work"]) == (line["data"], line["work"])
+    ]
+    if not same:
+        return ""
+    best = min(same, key=lambda other: other["summary"]["seconds"]["median"])
+    rate = f", {measured_text(best, 'test').split()[0]} %" if "test" in best["summary"] else ""
+    return f"{best['label']}: {_unbroken(measured_text(best, 'seconds') + ' s')}{rate}"
+
+
+def _word(line: Mapping[str, Any], reason: str) -> str:
+    if line["status"] != "done":
+        return f"{line['status']}: {line['reason']}"
+    if not line["verdicts"]:
+        return ""
+    return f"differs, {reason}" if reason else "agrees"
+
+
+def _csv(rows: Any) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
+if __name__ == "__main__":
+    main()
