@@ -11,12 +11,12 @@ from squaresvm.rows import Ids, canonical_csr
 
 class TestArrivalNumbers:
     def test_do_not_shift_when_others_leave(self):
-        ids = Ids.numbered(4).without(np.array([True, False, True, True])).extended(None, 2)
+        ids = Ids.numbered(4).without(np.array([1])).extended(None, 2)
         assert ids.values.tolist() == [0, 2, 3, 4, 5]
         assert ids.positions([5, 2]).tolist() == [4, 1]
 
     def test_are_not_given_twice_even_if_the_last_row_left(self):
-        ids = Ids.numbered(2).without(np.array([True, False])).extended(None, 1)
+        ids = Ids.numbered(2).without(np.array([1])).extended(None, 1)
         assert ids.values.tolist() == [0, 2]
 
     def test_take_no_ids_of_the_callers(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
@@ -89,8 +90,12 @@ class Ids:
         ValueError
             For an id that is given twice.
         """
+        wanted = _as_id_array(ids)
+        places = self._numbered_places(wanted)
+        if places is not None:
+            return places
         found: dict[int, None] = {}
-        for value in _as_id_array(ids).tolist():
+        for value in wanted.tolist():
             position = self._find(value)
             if position is None:
                 raise KeyError(f"no row with id {value!r} is held")
@@ -98,6 +103,15 @@ class Ids:
                 raise ValueError(f"id {value!r} is given twice")
             found[position] = None
         return np.fromiter(found, dtype=np.intp, count=len(found))
+
+    def _numbered_places(self, wanted: np.ndarray[Any, Any]) -> IntArray | None:
+        """Return where arrival numbers stand, all at once; None where one is not there, or there twice."""
+        if self.arrivals is None or wanted.dtype.kind not in "iu" or wanted.ndim != 1 or wanted.size == 0:
+            return None
+        places = np.searchsorted(self.values, wanted)
+        if places.max() >= self.values.size or not np.array_equal(self.values[places], wanted):
+            return None
+        return places if np.unique(places).size == places.size else None
 
     def _find(self, value: Hashable) -> int | None:
         if self.arrivals is None:
@@ -116,9 +130,9 @@ class Ids:
         """Return the state without what can be computed again."""
         return {"values": self.values, "arrivals": self.arrivals}
 
-    def without(self, keep: BoolArray) -> Ids:
+    def without(self, positions: IntArray) -> Ids:
         """Return the ids of the rows that stay."""
-        return Ids(self.values[keep], self.arrivals)
+        return Ids(_dropped(self.values, positions), self.arrivals)
 
     def extended(self, ids: Iterable[Hashable] | None, count: int) -> Ids:
         """Return the ids with those of `count` new rows behind them."""
@@ -157,6 +171,8 @@ def _as_id_array(ids: Iterable[Hashable]) -> np.ndarray[Any, Any]:
     return array
 
 
+#: One row out of so many, and more, leave by copying what is between them.
+_FEW = 256
 #: Rows up to this many bytes are copied; larger ones are referenced, and rows that leave are struck out.
 LARGE_BYTES = 64 * 2**20
 
@@ -174,12 +190,17 @@ def _bytes(X: Matrix) -> int:
     return int(X.data.nbytes if sp.issparse(X) else X.nbytes)
 
 
-def _dropped(X: Matrix, positions: IntArray, keep: BoolArray) -> Matrix:
-    """Return X without some rows: one row leaves between two straight copies."""
-    if positions.size != 1 or sp.issparse(X):
-        return X[keep]
-    row = int(positions[0])
-    return np.concatenate([X[:row], X[row + 1 :]])
+def _dropped(values: Any, positions: IntArray) -> Any:
+    """Return rows, labels, weights or ids without some of them: few leave between straight copies."""
+    count = values.shape[0]
+    if not sp.issparse(values) and values.strides == (0,):
+        return np.broadcast_to(values[0], count - positions.size)
+    if sp.issparse(values) or positions.size > count // _FEW:
+        keep = np.ones(count, dtype=bool)
+        keep[positions] = False
+        return values[keep]
+    edges = np.concatenate([[-1], np.sort(positions), [count]])
+    return np.concatenate([values[a + 1 : b] for a, b in pairwise(edges.tolist())])
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,9 +249,15 @@ class Rows:
 
     def take(self, positions: IntArray) -> Matrix:
         """Return the features of some rows."""
+        return self.base[self._places(positions)]
+
+    def _places(self, positions: IntArray) -> IntArray:
+        """Return where rows stand in `base`: behind their position by the rows before them that have left."""
         if self.alive is None:
-            return self.base[positions]
-        return self.base[np.flatnonzero(self.alive)[positions]]
+            return positions
+        gone = np.flatnonzero(~self.alive)
+        ahead = np.searchsorted(gone - np.arange(gone.size), positions, side="right")
+        return np.asarray(positions + ahead, dtype=np.intp)
 
     def without(self, positions: IntArray, *, strike: bool = False) -> Rows:
         """Return the rows less those at `positions`, as copies.
@@ -238,15 +265,13 @@ class Rows:
         With `strike`, large features are not copied: where they are ours, zeros are written over the rows
         that leave; the caller's own are only marked, until `compact`.
         """
-        keep = np.ones(self.count, dtype=bool)
-        keep[positions] = False
-        y, weights, ids = self.y[keep], self.weights[keep], self.ids.without(keep)
-        given = None if self.given is None else self.given[keep]
+        y, weights = _dropped(self.y, positions), _dropped(self.weights, positions)
+        ids = self.ids.without(positions)
+        given = None if self.given is None else _dropped(self.given, positions)
         if not strike or _bytes(self.base) <= LARGE_BYTES:
-            return Rows(_dropped(self.X, positions, keep), y, weights, ids, given=given)
+            return Rows(_dropped(self.X, positions), y, weights, ids, given=given)
         alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
-        gone = np.flatnonzero(alive)[positions]
-        alive[gone] = False
+        alive[self._places(positions)] = False
         return Rows(self.base, y, weights, ids, alive, self.is_owned, given)
 
     def erase(self, rest: Rows) -> None:

@@ -14,9 +14,12 @@ from squaresvm.estimators.steps import Step, step_for
 from squaresvm.operators import StoredOperator
 from squaresvm.rows import Rows
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.typing import IntArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Update", "forget", "learn"]
+
+#: Rows that are looked at together for one of a class.
+_AT_ONCE = 65536
 
 
 def _nothing() -> None:
@@ -72,7 +75,7 @@ def forget(state: State, positions: IntArray) -> Update:
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
         return _without_effect(state, rest)
-    if inside.size == state.held.size:
+    if inside.size == np.count_nonzero(state.weights > 0):
         raise ValueError(
             "forgetting these rows would leave rows of weight zero only: there would be no model"
         )
@@ -169,6 +172,12 @@ def _finished(unsolved: State, step: Step, wipe: Callable[[], None]) -> Update:
     return Update(after, residual, sampled, step.refactored, wipe)
 
 
+def _occurs(label: Any, y: np.ndarray[Any, Any], weights: FloatArray) -> bool:
+    """Return whether a row of positive weight has the label; of millions of rows, mostly the first tell."""
+    parts = (slice(start, start + _AT_ONCE) for start in range(0, y.size, _AT_ONCE))
+    return any(bool(np.any((y[part] == label) & (weights[part] > 0))) for part in parts)
+
+
 def _remaining_classes(state: State, rest: Rows, inside: IntArray) -> np.ndarray[Any, Any] | None:
     """Return the classes of the rows that stay: the very same array where none is lost."""
     if state.classes is None:
@@ -176,7 +185,7 @@ def _remaining_classes(state: State, rest: Rows, inside: IntArray) -> np.ndarray
     weights = state.settings.row_weights(rest.y, rest.weights)
     gone = state.rows.y[inside]
     at_risk = gone if gone.size == 1 else np.unique(gone)
-    lost = [label for label in at_risk if not np.any((rest.y == label) & (weights > 0))]
+    lost = [label for label in at_risk if not _occurs(label, rest.y, weights)]
     if not lost:
         return state.classes
     left = state.classes[~np.isin(state.classes, lost)]
