@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
+from row_sources import write_parquet
 from squaresvm.streaming import (
     ArraySource,
     BlockSource,
@@ -25,6 +26,7 @@ from squaresvm.streaming import (
     as_source,
     threads,
 )
+from squaresvm.streaming.spare import SpareArrays
 
 M, N = 103, 4
 
@@ -312,3 +314,25 @@ def test_as_source_takes_what_it_is_given(rows):
 def test_one_row_and_one_feature():
     (block,) = ArraySource([[2.0]], ["yes"]).map(same)
     assert (block.X.tolist(), block.y.tolist(), block.place) == ([[2.0]], ["yes"], "array, row 0")
+
+
+def test_arrays_are_used_again_only_when_nobody_has_a_part_of_them():
+    spare = SpareArrays(3)
+    kept = [spare.take(6, 2, np.float64) for _ in range(3)]
+    kept[0][:] = 1.0
+    part, where = kept[0][2:4, 1], [array.ctypes.data for array in kept]
+    del kept
+    fresh = [spare.take(6, 2, np.float64) for _ in range(3)]
+    assert [array.ctypes.data for array in fresh[:2]] == where[1:]
+    fresh[2][:] = 2.0
+    assert np.all(part == 1.0)
+    assert spare.take(6, 2, np.float32).dtype == np.float32
+    assert spare.take(7, 2, np.float64).shape == (7, 2)
+
+
+def test_blocks_that_are_kept_stay_as_they_are(tmp_path):
+    X = np.arange(4000.0).reshape(1000, 4)
+    write_parquet(tmp_path / "rows.parquet", X, np.arange(1000) % 2)
+    source = ParquetSource(tmp_path / "rows.parquet", label="label", block_rows=10)
+    kept = [block.X for block in source.map(lambda block: block)]
+    np.testing.assert_array_equal(np.vstack(kept), X)

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from squaresvm.streaming.checks import rows_per_block
 from squaresvm.streaming.place import Place
 from squaresvm.streaming.reading import FILE_BLOCK_BYTES, Piece, ReadSource
+from squaresvm.streaming.spare import SpareArrays
+from squaresvm.streaming.threads import thread_count
 
 __all__ = ["ParquetSource"]
 
@@ -111,6 +113,8 @@ class ParquetSource(ReadSource):
     def _pieces(self) -> Generator[Piece, None, None]:
         self._check_rows(self.n_rows)
         features = self.feature_names
+        # As many as there are jobs at any time.
+        spare = SpareArrays(thread_count() + 4)
         for path in self._paths:
             with _opened(path) as file:
                 layout = self._layout(path, file.schema_arrow, features)
@@ -118,7 +122,7 @@ class ParquetSource(ReadSource):
                 first = 0
                 for batch in _batches(path, file, layout.columns, size):
                     place = Place(str(path), first, batch.num_rows)
-                    yield Piece(batch.num_rows, place, partial(_decode, batch, layout, place))
+                    yield Piece(batch.num_rows, place, partial(_decode, batch, layout, place, spare))
                     first += batch.num_rows
 
 
@@ -236,10 +240,10 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _decode(batch: Any, layout: _Layout, place: Place) -> tuple[Any, Any, Any]:
+def _decode(batch: Any, layout: _Layout, place: Place, spare: SpareArrays) -> tuple[Any, Any, Any]:
     columns = [_numbers(batch, name, place) for name in layout.features]
     weights = None if layout.weight is None else _numbers(batch, layout.weight, place)
-    return _interleaved(columns), _labels(batch, layout.label, place), weights
+    return _interleaved(columns, spare), _labels(batch, layout.label, place), weights
 
 
 def _column(batch: Any, name: str, place: Place) -> Any:
@@ -271,11 +275,11 @@ def _labels(batch: Any, name: str, place: Place) -> npt.NDArray[Any]:
     return labels
 
 
-def _interleaved(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _interleaved(columns: list[npt.NDArray[Any]], spare: SpareArrays) -> npt.NDArray[Any]:
     """Return columns as rows, one row after the other in memory."""
     narrow = all(column.dtype.kind == "f" and column.dtype.itemsize <= 4 for column in columns)
     rows = columns[0].shape[0]
-    X = np.empty((rows, len(columns)), dtype=np.float32 if narrow else np.float64)
+    X = spare.take(rows, len(columns), np.float32 if narrow else np.float64)
     for start in range(0, rows, _TILE_ROWS):
         stop = start + _TILE_ROWS
         for j, column in enumerate(columns):
