@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from row_sources import write_parquet
 from squaresvm.streaming import (
     ArraySource,
     BlockSource,
