@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squaresvm.bench.compare import compare_results
 from squaresvm.bench.declaration import TableFileError, known_tables, load_table
+from squaresvm.bench.fetch import fetch_missing
 from squaresvm.bench.report import write_reports
 from squaresvm.bench.runner import ResultsError, read_results, run_tables
 
@@ -11,6 +12,7 @@ __all__ = [
     "ResultsError",
     "TableFileError",
     "compare_results",
+    "fetch_missing",
     "known_tables",
     "load_table",
     "read_results",

@@ -16,7 +16,7 @@ from squaresvm.bench.table import DataSet
 from squaresvm.tables import SparseRows, Table, read
 from squaresvm.typing import FloatArray
 
-__all__ = ["DataError", "Examples", "Loaded", "MissingDataError", "load_data"]
+__all__ = ["DataError", "Examples", "Loaded", "MissingDataError", "listed_checksums", "load_data"]
 
 _GENERATORS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "checkerboard": datasets.make_checkerboard,
@@ -98,13 +98,14 @@ def _checked(folder: Path, name: str) -> Path:
     path = folder / name
     if not path.is_file():
         raise MissingDataError(f"{name}: not in the data folder")
-    listed = _checksums(folder).get(name)
+    listed = listed_checksums(folder).get(name)
     if listed is not None and _digest(path, path.stat().st_mtime_ns) != listed:
         raise DataError(f"{name}: its SHA-256 is not the one that SHA256SUMS lists")
     return path
 
 
-def _checksums(folder: Path) -> dict[str, str]:
+def listed_checksums(folder: Path) -> dict[str, str]:
+    """Return checksums by file name, as the folder's SHA256SUMS lists them."""
     listing = folder / "SHA256SUMS"
     if not listing.is_file():
         return {}

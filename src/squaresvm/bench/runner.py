@@ -39,6 +39,7 @@ def run_tables(
     output: Path,
     quick: bool = False,
     isolated: bool = True,
+    absent: Mapping[str, str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> dict[str, Any]:
     """Run tables and keep the results in ``results.json`` of the output folder.
@@ -58,6 +59,8 @@ def run_tables(
         Fewer repeats, 20 s a row at most, and without rows that are marked as long.
     isolated : bool, default=True
         Whether rows run in a process of their own, where a crash or a limit ends no more than a row.
+    absent : mapping, optional
+        Why files could not be fetched, by name: what `fetch_missing` returns. Rows that need them say so.
     progress : callable, optional
         Is told rows done, rows in all, and what comes next.
 
@@ -86,7 +89,7 @@ def run_tables(
                     progress(done, total, f"{table.name}: {row.data} {row.label} {row.work}")
                 protocol = {**table.protocol, **(table.quick if quick else {})}
                 key = key_of(table, row, protocol, quick=quick)
-                outcome = kept.get(key) or _outcome(worker, table, row, protocol, quick)
+                outcome = kept.get(key) or _outcome(worker, table, row, protocol, quick, absent or {})
                 entry["rows"].append(_line(table, row, key, outcome))
                 done += 1
                 _write(
@@ -182,12 +185,21 @@ def key_of(table: PaperTable, row: Row, protocol: Mapping[str, Any], *, quick: b
 
 
 def _outcome(
-    worker: Worker | InProcess, table: PaperTable, row: Row, protocol: Mapping[str, Any], quick: bool
+    worker: Worker | InProcess,
+    table: PaperTable,
+    row: Row,
+    protocol: Mapping[str, Any],
+    quick: bool,
+    absent: Mapping[str, str],
 ) -> dict[str, Any]:
     if quick and not row.quick:
         return {"status": "left out", "reason": "takes too long for quick mode"}
+    data = table.data[row.data]
+    reasons = [f"{name}: {absent[name]}" for name in (*data.files, *data.test) if name in absent]
+    if reasons:
+        return {"status": "missing", "reason": "; ".join(reasons)}
     limit = min(row.limit, _QUICK_LIMIT) if quick else row.limit
-    return worker.run(row, table.data[row.data], protocol, limit)
+    return worker.run(row, data, protocol, limit)
 
 
 def _line(table: PaperTable, row: Row, key: str, outcome: Mapping[str, Any]) -> dict[str, Any]:

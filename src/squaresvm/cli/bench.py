@@ -26,6 +26,9 @@ def bench(
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder of data sets.", show_default="made data only")
     ] = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Fetch what the folder has not, from OpenML and the LIBSVM pages.")
+    ] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of results.")] = Path(
         "bench-results"
     ),
@@ -51,15 +54,26 @@ def bench(
             teller.say(f"{table.name}: {table.title} ({table.where})")
         teller.result({"tables": [table.name for table in wanted]})
         return
-    if data is not None and not data.is_dir():
+    if fetch and data is None:
+        raise BadInputError("--fetch needs --data FOLDER, where files are kept")
+    if data is not None and not data.is_dir() and (not fetch or data.exists()):
         raise BadInputError(f"{data}: no such folder")
     if output.exists() and not output.is_dir():
         raise BadInputError(f"{output}: is a file, not a folder")
     old = None if compare is None else benchmark.read_results(compare)
     if old is not None and (old["mode"] == "quick") != quick:
         raise BadInputError(f"{compare}: holds results of {old['mode']} mode; run in the same mode")
+    absent: dict[str, str] = {}
+    if fetch and data is not None:
+        data.mkdir(parents=True, exist_ok=True)
+        with _Shown(as_json) as shown:
+            absent = benchmark.fetch_missing(wanted, data, quick=quick, progress=shown)
+        for name, reason in absent.items():
+            teller.note(f"{name}: {reason}")
     with _Shown(as_json) as shown:
-        results = benchmark.run_tables(wanted, data=data, output=output, quick=quick, progress=shown)
+        results = benchmark.run_tables(
+            wanted, data=data, output=output, quick=quick, absent=absent, progress=shown
+        )
     pages = benchmark.write_reports(results, output)
     _tell(teller, results)
     teller.say(f"Report: {pages[0]}")
