@@ -195,6 +195,9 @@ def _dropped(values: Any, positions: IntArray) -> Any:
     count = values.shape[0]
     if not sp.issparse(values) and values.strides == (0,):
         return np.broadcast_to(values[0], count - positions.size)
+    if positions.size == 1 and not sp.issparse(values):
+        row = int(positions[0])
+        return np.concatenate([values[:row], values[row + 1 :]])
     if sp.issparse(values) or positions.size > count // _FEW:
         keep = np.ones(count, dtype=bool)
         keep[positions] = False
