@@ -77,7 +77,7 @@ class Moments:
 
         The difference to the largest sums would tell by how much each column of a row that left stood out.
         """
-        return self.having_lost(float(f"{self.loss_of_digits:.1e}"))
+        return self.having_lost(float(f"{self.loss_of_digits():.1e}"))
 
     @classmethod
     def of(cls, Z: Matrix, costs: FloatArray, targets: FloatArray) -> Moments:

@@ -38,7 +38,7 @@ def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
             "status": certificate.status.value,
         },
         "total": None if sums is None else sums.total,
-        "digits_lost": None if sums is None else sums.blurred().loss_of_digits,
+        "digits_lost": None if sums is None else sums.blurred().loss_of_digits(),
     }
     if state.classes is not None:
         header["labels_are_objects"] = state.classes.dtype == object
