@@ -29,6 +29,7 @@ from squaresvm import (
     Window,
 )
 from squaresvm.files import Record
+from squaresvm.linear import products
 from squaresvm.streaming import ArraySource
 from test_files import again, same
 from test_nothing_left import ID, LABEL, ROW, VALUE, WEIGHT
@@ -131,6 +132,17 @@ class TestStreams:
         assert loaded.predict(X).tolist() == model.predict(X).tolist()
         loaded.learn(X[:1], y[:1])
 
+    def test_squared_loss_without_sums(self, tmp_path, monkeypatch):
+        """As of many columns, whose scatter nobody wants to hold."""
+        monkeypatch.setattr(products, "WIDE", 3)
+        X, y = data("multi", M, seed=3)
+        model = LSSVC(C=3.0, kernel="linear").fit(ArraySource(X, y))
+        assert model._state.sums is None
+        loaded = again(model, tmp_path)
+        assert same(loaded.predict_proba(X), model.predict_proba(X))
+        with pytest.raises(ValueError, match="not formed for so many columns"):
+            loaded.learn(X[:4], y[:4])
+
     def test_a_copy_keeps_its_probabilities(self):
         model, X, _ = streamed("LSSVC")
         assert same(copy.copy(model).predict_proba(X), model.predict_proba(X))
@@ -165,10 +177,10 @@ class TestStreams:
         X[0] *= 30.0
         model = LSSVR(kernel="linear").fit(ArraySource(X, y))
         model.forget_rows(X[:1], y[:1])
-        lost = model._state.sums.loss_of_digits
+        lost = model._state.sums.loss_of_digits()
         assert lost > 2.0
         loaded = again(model, tmp_path)
-        assert loaded._state.sums.loss_of_digits == pytest.approx(float(f"{lost:.1e}"))
+        assert loaded._state.sums.loss_of_digits() == pytest.approx(float(f"{lost:.1e}"))
         assert repr(lost) not in str(header_of(tmp_path))
 
     def test_saving_many_times_does_not_wear_the_sums_out(self, tmp_path):
@@ -178,7 +190,7 @@ class TestStreams:
         for row in range(40):
             model = again(model, tmp_path)
             model.forget_rows(X[row : row + 1], y[row : row + 1])
-        assert model._state.sums.loss_of_digits < 2.0
+        assert model._state.sums.loss_of_digits() < 2.0
         fresh = LSSVR(kernel="linear").fit(X[40:], y[40:])
         assert np.allclose(model.coef_, fresh.coef_, rtol=1e-10, atol=1e-12)
 

@@ -84,6 +84,7 @@ class TestEveryKind:
         ("stream", "stream.total", -1.0),
         ("stream", "stream.total", "1"),
         ("stream", "stream.digits_lost", 0.5),
+        ("stream", "stream.digits_lost", 1e308),
         ("stream", "stream.digits_lost", None),
         ("stream", "stream.certificate", None),
         ("stream", "stream.certificate.residual", -1.0),

@@ -312,7 +312,7 @@ class TestGrid:
         one = LSSVCCV(Cs=CS, gammas=[0.1, 0.2, 0.5]).fit(X, y)
         many = LSSVCCV(Cs=CS, gammas=[0.1, 0.2, 0.5], n_jobs=n_jobs, verbose=1).fit(X, y)
         assert one.cv_results_["mean_test_score"].tolist() == many.cv_results_["mean_test_score"].tolist()
-        assert capfd.readouterr().err == ""  # In a pipe there is no bar.
+        assert "decompositions" not in capfd.readouterr().err  # In a pipe there is no bar.
 
     def test_bar_on_a_terminal(self, monkeypatch, capsys):
         X, y = rows()

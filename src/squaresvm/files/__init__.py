@@ -199,7 +199,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     header, arrays = container.read(path)
     try:
-        model = decode(header, arrays)
+        with np.errstate(all="ignore"):  # Numbers of any size may be in a file.
+            model = decode(header, arrays)
         record = Record(History.from_json(header["history"]), _preparation(header, model))
         if record.history.held != rows_held(model):
             raise ValueError("its history does not account for its rows")

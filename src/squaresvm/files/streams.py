@@ -23,6 +23,8 @@ __all__ = ["decode_stream", "encode_stream"]
 _SUMS = ("mean", "scatter", "target", "response", "spread")
 #: Rows that a file may claim.
 _MOST_ROWS = 2**62
+#: Factor by which sums may have lost accuracy; requests that lose less are refused already.
+_MOST_LOST = 1e12
 
 
 def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
@@ -110,7 +112,7 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
         raise ValueError("sums over rows belong to the squared loss, and to no other")
     (n, k), total = extents, number(described["total"], "the total of its sums")
     lost = number(described["digits_lost"], "what its sums have lost")
-    if total <= 0 or lost < 1:
+    if total <= 0 or not 1 <= lost <= _MOST_LOST:
         raise ValueError("the total of its sums is out of range")
     shapes = ((n,), (n, n), (k,), (n, k), (k,))
     parts = [floats_of(arrays, name, *shape) for name, shape in zip(_SUMS, shapes, strict=True)]
