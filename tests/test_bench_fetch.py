@@ -331,6 +331,7 @@ def test_the_command_fetches_when_asked_and_rows_say_what_is_missing(tmp_path, m
     assert list(data.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_declared_checksums_are_those_of_the_files_we_have(tmp_path, server, data_folder):
     files = load_sources().files
     for name, source in files.items():
@@ -374,6 +375,7 @@ def as_openml(path, schema, source):
     )
 
 
+@pytest.mark.slow
 def test_sets_of_openml_are_read_as_the_files_we_have(tmp_path, monkeypatch, data_folder):
     schemas = json.loads((data_folder / "SCHEMA.json").read_text())
     sources = load_sources().files

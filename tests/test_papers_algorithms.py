@@ -80,7 +80,9 @@ def test_every_solver_agrees_with_the_optimum_within_its_certificate(name, loss,
         fitting = [other for other in SOLVERS if SOLVERS[other].accepts(problem)]
         assert str(caught.value).endswith("Solvers that fit: " + ", ".join(map(repr, fitting)))
         return
-    solution = solver.solve(problem, tol=TOL, max_iter=None)
+    # Ten thousand steps of the fixed point show no more than two thousand, but for the default limit.
+    limit = 2000 if name == "lagrangian" and C == 1e3 and (bias, kernel) != ("1", "rbf") else None
+    solution = solver.solve(problem, tol=TOL, max_iter=limit)
     certificate = problem.certify(solution, TOL)
     K, best = optimum(loss, A, kernel, C)
     beta, b = problem.multipliers(solution)[:, 0], solution.bias[0]
@@ -98,7 +100,7 @@ def test_every_solver_agrees_with_the_optimum_within_its_certificate(name, loss,
         assert (name, C) == ("lagrangian", 1e3) or (name, C, kernel) == ("sesquismo", 1e3, "linear")
         assert certificate.status is Status.MAX_ITER
         assert certificate.residual > TOL
-        assert solution.n_iter == {"lagrangian": 10_000, "sesquismo": 1000}[name]
+        assert solution.n_iter == (limit or {"lagrangian": 10_000, "sesquismo": 1000}[name])
 
 
 @pytest.mark.parametrize("solver", FREE_BIAS, ids=["sumt", "sumt-0.9", "penalty-flow", "substitution"])
