@@ -190,7 +190,7 @@ def use(model: object) -> None:
     inner = getattr(model, "estimator_", model)
     if isinstance(inner, squaresvm.Nystrom):
         if inner._map.kernel.degree <= 100:
-            inner.transform(inner.landmarks_[:1])
+            inner._map(inner.landmarks_[:1])
         return
     for each in getattr(inner, "estimators_", [inner]):
         kernel = each._state.settings.kernel

@@ -160,6 +160,12 @@ class TestParquet:
         assert columns["nothing"].missing.all()
         assert str(table.error(1, "what")) == f"{path}, row 2: what"
 
+    def test_text_that_is_none(self, tmp_path):
+        strange = pyarrow.array([b"a", b"\xf0"]).cast(pyarrow.string(), safe=False)
+        path = self.table(tmp_path, a=[1, 2], b=strange)
+        with pytest.raises(TableError, match="column 'b' holds what is no text in UTF-8"):
+            read(path)
+
     def test_what_cannot_be_used(self, tmp_path):
         assert "column 'd' is of type date32" in refused(
             self.table(tmp_path, a=[1], d=pyarrow.array([0], pyarrow.date32()))

@@ -63,7 +63,11 @@ def _cells(path: Path, name: str, column: Any) -> np.ndarray[Any, Any]:
         return np.full(len(column), np.nan)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise TableError(f"{path}: column {name!r} is of type {kind}; numbers, flags and text can be used")
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError:
+        raise TableError(f"{path}: column {name!r} holds what is no text in UTF-8") from None
     cells = np.empty(len(column), dtype=object)
-    texts = ((value or "").strip() for value in column.to_pylist())
+    texts = ((value or "").strip() for value in values)
     cells[:] = ["" if text in MISSING else text for text in texts]
     return cells
