@@ -34,6 +34,7 @@ def block_size(request, monkeypatch):
     if request.param == "pieces":
         monkeypatch.setattr(row_blocks, "__defaults__", (800,))
         monkeypatch.setattr(lapack, "PANEL", 5)
+        monkeypatch.setattr(lapack, "_VECTOR_PANEL", 5)
     return request.param
 
 

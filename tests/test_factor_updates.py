@@ -73,7 +73,7 @@ class Subject:
         keep = np.ones(len(self.rows), dtype=bool)
         keep[positions] = False
         self.factor, self.solution = self.factor.remove(np.array(positions), self.solution)
-        before, self.operator = self.operator, self.operator.without(keep, None)
+        before, self.operator = self.operator, self.operator.without(np.array(positions), None)
         before.clear(np.flatnonzero(~keep))
         self.waiting += [self.rows[i] for i in np.flatnonzero(~keep)]
         self.rows = [self.rows[i] for i in np.flatnonzero(keep)]

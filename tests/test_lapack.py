@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from squaresvm import lapack
 from squaresvm.lapack import (
     NotPositiveDefiniteError,
     cholesky_in_place,
     gram_update,
+    inverse_columns,
     invert_cholesky_in_place,
     multiply_add,
     solve_triangular_in_place,
@@ -77,12 +79,24 @@ def test_inverse_from_the_factor(panel):
     assert_only_lower_triangle_changed(before, buffer)
 
 
+@pytest.mark.parametrize("rows", [[0], [M - 1], [7, 3, M - 1, 0, 8], list(range(M))[::-1]])
+@pytest.mark.parametrize("panel", [1, 4, M, 512])
+def test_columns_of_the_inverse_factor(rows, panel, monkeypatch):
+    monkeypatch.setattr(lapack, "_VECTOR_PANEL", panel)
+    factor = np.linalg.cholesky(definite())
+    _, part = in_a_buffer(factor + np.triu(np.full((M, M), np.nan), 1))
+    found = inverse_columns(part, np.array(rows))
+    np.testing.assert_allclose(found, np.linalg.inv(factor)[:, rows], rtol=1e-9, atol=1e-11)
+    assert found.flags.f_contiguous
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("transpose", [False, True])
-def test_triangular_solve(side, transpose):
+@pytest.mark.parametrize("count", [1, 4])
+def test_triangular_solve(side, transpose, count, block_size):
     factor = np.linalg.cholesky(definite())
     triangle = np.asfortranarray(factor + np.triu(np.full((M, M), np.nan), 1))
-    right = np.random.default_rng(1).normal(size=(M, 4) if side == "left" else (4, M))
+    right = np.random.default_rng(1).normal(size=(M, count) if side == "left" else (count, M))
     buffer, part = in_a_buffer(right)
     solve_triangular_in_place(triangle, part, side=side, transpose=transpose)
     T = factor.T if transpose else factor

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
-from squaresvm.typing import FloatArray
+from squaresvm.typing import FloatArray, IntArray
 
 __all__ = [
     "PANEL",
     "NotPositiveDefiniteError",
     "cholesky_in_place",
     "gram_update",
+    "inverse_columns",
     "invert_cholesky_in_place",
     "multiply_add",
     "product",
@@ -38,6 +39,8 @@ __all__ = [
 PANEL = 4096
 #: Columns that LAPACK reduces together, for the size of its work space.
 _BLOCK = 64
+#: Rows of a panel where a triangular system is solved for one column.
+_VECTOR_PANEL = 512
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -157,6 +160,74 @@ def solve_triangular_in_place(
         return
     if lower.shape[0] != rhs.shape[0 if side == "left" else 1]:
         raise ValueError(f"shapes {lower.shape} and {rhs.shape} do not fit")
+    if side == "left" and rhs.shape[1:] == (1,) and lower.shape[0] > _VECTOR_PANEL:
+        _solve_vector(lower, rhs, transpose)
+        return
+    _solve_at_once(lower, rhs, side, transpose)
+
+
+def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
+    """Return columns of inv(L), Fortran-ordered; nothing is done above their diagonal, where they are zero.
+
+    Parameters
+    ----------
+    lower : ndarray of shape (m, m)
+        Only the lower triangle is read.
+    columns : ndarray of shape (k,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.lapack import inverse_columns
+    >>> inverse_columns(np.array([[2.0, 0.0], [1.0, 4.0]], order="F"), np.array([0]))
+    array([[ 0.5  ],
+           [-0.125]])
+    """
+    m, order = lower.shape[0], np.argsort(columns)
+    ascending = columns[order]
+    sorted_out = np.zeros((m, columns.size), order="F")
+    sorted_out[ascending, np.arange(columns.size)] = 1.0
+    for start in range(0, m, _VECTOR_PANEL):
+        stop = min(start + _VECTOR_PANEL, m)
+        begun = sorted_out[:, : np.searchsorted(ascending, stop)]
+        if begun.size:
+            _solve_at_once(lower[start:stop, start:stop], begun[start:stop], "left", False)
+            _subtract_product(begun[stop:], lower[stop:, start:stop], begun[start:stop])
+    out = np.empty_like(sorted_out)
+    out[:, order] = sorted_out
+    return out
+
+
+def _solve_vector(lower: FloatArray, x: FloatArray, transpose: bool) -> None:
+    """Overwrite one column by the solution, panel by panel.
+
+    It takes as long as L takes to be read. BLAS shares out a product with a vector among its threads, and
+    not the solution of a triangular system.
+    """
+    m = lower.shape[0]
+    panels = [slice(start, min(start + _VECTOR_PANEL, m)) for start in range(0, m, _VECTOR_PANEL)]
+    for panel in reversed(panels) if transpose else panels:
+        rest = slice(panel.stop, m)
+        if transpose:
+            _subtract_product(x[panel], lower[rest, panel].T, x[rest])
+        _solve_at_once(lower[panel, panel], x[panel], "left", transpose)
+        if not transpose:
+            _subtract_product(x[rest], lower[rest, panel], x[panel])
+
+
+def _subtract_product(y: FloatArray, a: FloatArray, x: FloatArray) -> None:
+    """Subtract a x from y; `a` may be the transpose of a column-major part."""
+    if x.shape[1] != 1 or a.size == 0:
+        multiply_add(y, a, x, alpha=-1.0)
+        return
+    flag, pointer, leading = _operand(a)
+    sizes = a.shape if flag.value == b"N" else a.shape[::-1]
+    px, py, one = ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), _int(1)
+    arguments = (_int(sizes[0]), _int(sizes[1]), _real(-1.0), pointer, leading, px, one, _real(1.0), py, one)
+    _routine("dgemv")(ctypes.byref(flag), *arguments)
+
+
+def _solve_at_once(lower: FloatArray, rhs: FloatArray, side: str, transpose: bool) -> None:
     a, lda = _matrix(lower)
     b, ldb = _matrix(rhs)
     _routine("dtrsm")(
@@ -220,15 +291,16 @@ def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0
     flag_a, pa, lda = _operand(a)
     flag_b, pb, ldb = _operand(b)
     pc, ldc = _matrix(c)
+    flags = (ctypes.byref(flag_a), ctypes.byref(flag_b))
     sizes = (_int(c.shape[0]), _int(c.shape[1]), _int(a.shape[1]))
-    _routine("dgemm")(flag_a, flag_b, *sizes, _real(alpha), pa, lda, pb, ldb, _real(1.0), pc, ldc)
+    _routine("dgemm")(*flags, *sizes, _real(alpha), pa, lda, pb, ldb, _real(1.0), pc, ldc)
 
 
 def _operand(a: FloatArray) -> tuple[Any, Any, Any]:
     """Return the flag, address and leading dimension of a matrix or of a transpose."""
     transposed = a.strides[0] != 8 and a.shape[0] > 1
     pointer, leading = _matrix(a.T if transposed else a)
-    return _char("T" if transposed else "N"), pointer, leading
+    return ctypes.c_char(b"T" if transposed else b"N"), pointer, leading
 
 
 def product(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -184,8 +184,8 @@ class Problem:
         size = np.abs(beta).sum(axis=0)
         pull = self.bias.penalty * bias
         scale = np.abs(pull) + size
-        violation = np.abs(pull - beta.sum(axis=0))
-        return np.divide(violation, scale, out=np.zeros_like(scale), where=scale > 0)
+        # Where the scale is zero, so is the violation.
+        return np.asarray(np.abs(pull - beta.sum(axis=0)) / np.where(scale > 0, scale, 1.0))
 
     def _scale(self) -> FloatArray:
         largest = np.maximum(self.targets.max(axis=0), -self.targets.min(axis=0))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.dropping import dropped
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["LARGE_BYTES", "Ids", "Rows", "canonical_csr", "owned"]
@@ -91,7 +91,7 @@ class Ids:
             For an id that is given twice.
         """
         wanted = _as_id_array(ids)
-        places = self._numbered_places(wanted)
+        places = self._numbered_places(wanted) if wanted.size > 1 else None
         if places is not None:
             return places
         found: dict[int, None] = {}
@@ -132,7 +132,7 @@ class Ids:
 
     def without(self, positions: IntArray) -> Ids:
         """Return the ids of the rows that stay."""
-        return Ids(_dropped(self.values, positions), self.arrivals)
+        return Ids(dropped(self.values, positions), self.arrivals)
 
     def extended(self, ids: Iterable[Hashable] | None, count: int) -> Ids:
         """Return the ids with those of `count` new rows behind them."""
@@ -171,8 +171,6 @@ def _as_id_array(ids: Iterable[Hashable]) -> np.ndarray[Any, Any]:
     return array
 
 
-#: One row out of so many, and more, leave by copying what is between them.
-_FEW = 256
 #: Rows up to this many bytes are copied; larger ones are referenced, and rows that leave are struck out.
 LARGE_BYTES = 64 * 2**20
 
@@ -188,22 +186,6 @@ def owned(X: Matrix, given: Any) -> tuple[Matrix, bool]:
 
 def _bytes(X: Matrix) -> int:
     return int(X.data.nbytes if sp.issparse(X) else X.nbytes)
-
-
-def _dropped(values: Any, positions: IntArray) -> Any:
-    """Return rows, labels, weights or ids without some of them: few leave between straight copies."""
-    count = values.shape[0]
-    if not sp.issparse(values) and values.strides == (0,):
-        return np.broadcast_to(values[0], count - positions.size)
-    if positions.size == 1 and not sp.issparse(values):
-        row = int(positions[0])
-        return np.concatenate([values[:row], values[row + 1 :]])
-    if sp.issparse(values) or positions.size > count // _FEW:
-        keep = np.ones(count, dtype=bool)
-        keep[positions] = False
-        return values[keep]
-    edges = np.concatenate([[-1], np.sort(positions), [count]])
-    return np.concatenate([values[a + 1 : b] for a, b in pairwise(edges.tolist())])
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,11 +250,11 @@ class Rows:
         With `strike`, large features are not copied: where they are ours, zeros are written over the rows
         that leave; the caller's own are only marked, until `compact`.
         """
-        y, weights = _dropped(self.y, positions), _dropped(self.weights, positions)
+        y, weights = dropped(self.y, positions), dropped(self.weights, positions)
         ids = self.ids.without(positions)
-        given = None if self.given is None else _dropped(self.given, positions)
+        given = None if self.given is None else dropped(self.given, positions)
         if not strike or _bytes(self.base) <= LARGE_BYTES:
-            return Rows(_dropped(self.X, positions), y, weights, ids, given=given)
+            return Rows(dropped(self.X, positions), y, weights, ids, given=given)
         alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
         alive[self._places(positions)] = False
         return Rows(self.base, y, weights, ids, alive, self.is_owned, given)

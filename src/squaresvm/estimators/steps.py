@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from squaresvm.dropping import dropped
 from squaresvm.estimators.state import State
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
@@ -18,14 +20,14 @@ from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
-from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["FactorStep", "HingeStep", "NewtonStep", "ProximalStep", "Step"]
 
-#: Rows on which the residual is taken between repairs.
-_SAMPLE = 2
+#: Rows on which the residual is taken between repairs: where a factor fails, it fails everywhere.
+_SAMPLE = 1
 #: Which rows those are must not be known beforehand, and nothing else depends on it.
-_RANDOM = np.random.default_rng()
+_RANDOM = random.Random()
 
 
 class Step(Protocol):
@@ -37,8 +39,8 @@ class Step(Protocol):
     requests: int
     certificate: Certificate | None
 
-    def forget(self, keep: BoolArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
-        """Go to the rows kept, with features X and the given targets."""
+    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+        """Go to the rows without those at `gone`, with features X and the given targets."""
         ...
 
     def learn(self, X: Matrix, weights: FloatArray, targets: FloatArray, same_classes: bool) -> None:
@@ -105,13 +107,13 @@ class FactorStep(_StepBase):
         store, slots = problem.operator.store(), problem.operator.slots
         return CholeskyFactor.build(store, slots, problem.ridge, problem.bias)
 
-    def forget(self, keep: BoolArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
         """Remove the rows from the factor; where they are many, factor the rest anew."""
-        few = int((~keep).sum()) <= self._most_rows
+        few = gone.size <= self._most_rows
         factor = self._factor() if few else None
         if factor is not None:
-            factor = self._tried(partial(self._remove, factor, keep))
-        self._go(self._operator.without(keep, X), targets, self.problem.costs[keep])
+            factor = self._tried(partial(self._remove, factor, gone))
+        self._go(self._operator.without(gone, X), targets, dropped(self.problem.costs, gone))
         self._settle(factor, same_classes)
 
     def _tried(self, update: Callable[[], tuple[CholeskyFactor, Solution]]) -> CholeskyFactor | None:
@@ -122,8 +124,8 @@ class FactorStep(_StepBase):
             return None
         return factor
 
-    def _remove(self, factor: CholeskyFactor, keep: BoolArray) -> tuple[CholeskyFactor, Solution]:
-        return factor.remove(np.flatnonzero(~keep), self.solution)
+    def _remove(self, factor: CholeskyFactor, gone: IntArray) -> tuple[CholeskyFactor, Solution]:
+        return factor.remove(gone, self.solution)
 
     def learn(self, X: Matrix, weights: FloatArray, targets: FloatArray, same_classes: bool) -> None:
         """Append the rows to the factor; where they are many, factor all anew."""
@@ -210,7 +212,7 @@ class FactorStep(_StepBase):
         if not sampled:
             self.certificate = self.problem.certify(self.solution, self.state.settings.tol)
             return self.certificate.residual
-        rows = _RANDOM.integers(self.problem.n_rows, size=_SAMPLE)
+        rows = np.array(_RANDOM.sample(range(self.problem.n_rows), _SAMPLE))
         return self.problem.residual_on(rows, self.solution)
 
 
@@ -229,11 +231,12 @@ class ProximalStep(FactorStep):
         assert isinstance(operator, ProximalOperator)
         return operator
 
-    def _remove(self, factor: CholeskyFactor, keep: BoolArray) -> tuple[CholeskyFactor, Solution]:
+    def _remove(self, factor: CholeskyFactor, gone: IntArray) -> tuple[CholeskyFactor, Solution]:
         operator = self._proximal
-        landmarks = operator.inner.block(np.flatnonzero(keep), np.flatnonzero(~keep))
-        factor, solution = super()._remove(factor, keep)
-        return factor.shifted(landmarks, -operator.weights[~keep], solution)
+        rest = dropped(np.arange(operator.n_rows), gone)
+        landmarks = operator.inner.block(rest, gone)
+        factor, solution = super()._remove(factor, gone)
+        return factor.shifted(landmarks, -operator.weights[gone], solution)
 
     def learn(self, X: Matrix, weights: FloatArray, targets: FloatArray, same_classes: bool) -> None:
         """Append the rows as landmarks and as rows."""
@@ -268,12 +271,14 @@ class HingeStep(_StepBase):
     The decremental Lagrangian SVM (DOLSVM, DBLSVM) of Duan et al. reaches the same point by its fixed point.
     """
 
-    def forget(self, keep: BoolArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
         """Continue from the multipliers of the rows kept."""
         beta = self.solution.beta
         assert beta is not None
-        settled = same_classes and not np.any(beta[~keep])
-        self._go(self._operator.without(keep, X), targets, self.problem.costs[keep])
+        settled = same_classes and not np.any(beta[gone])
+        keep = np.ones(beta.shape[0], dtype=bool)
+        keep[gone] = False
+        self._go(self._operator.without(gone, X), targets, dropped(self.problem.costs, gone))
         position = np.where(keep, np.cumsum(keep) - 1, -1)
         rest = replace(
             self.solution, beta=beta[keep], factor=self._system(position) if same_classes else None
@@ -304,9 +309,9 @@ class HingeStep(_StepBase):
 class NewtonStep(_StepBase):
     """Linear models with squared hinge: Newton steps from where the model was."""
 
-    def forget(self, keep: BoolArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
         """Go on without the rows."""
-        self._go(LinearOperator(X), targets, self.problem.costs[keep])
+        self._go(LinearOperator(X), targets, dropped(self.problem.costs, gone))
         self._resolve(same_classes)
 
     def learn(self, X: Matrix, weights: FloatArray, targets: FloatArray, same_classes: bool) -> None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from squaresvm.dropping import dropped
 from squaresvm.estimators import sums
 from squaresvm.estimators.state import Settings, State, encode, features, find_classes
 from squaresvm.estimators.steps import Step, step_for
 from squaresvm.operators import StoredOperator
 from squaresvm.rows import Rows
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["Update", "forget", "learn"]
 
-#: Rows that are looked at together for one of a class.
-_AT_ONCE = 65536
+#: Rows that are looked at for one of a class: first a few, then so many together.
+_FIRST, _AT_ONCE = 64, 65536
 
 
 def _nothing() -> None:
@@ -75,23 +77,22 @@ def forget(state: State, positions: IntArray) -> Update:
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
         return _without_effect(state, rest)
-    if inside.size == np.count_nonzero(state.weights > 0):
+    weights = state.settings.row_weights(rest.y, rest.weights)
+    if not _any_row(lambda part: weights[part] > 0, rest.count):
         raise ValueError(
             "forgetting these rows would leave rows of weight zero only: there would be no model"
         )
-    classes = _remaining_classes(state, rest, inside)
+    classes = _remaining_classes(state, rest, weights, inside)
     settings = _settings_without(state, classes)
     if sums.apply_to(state):
         after, residual, sampled, refactored = sums.forget(state, inside, rest, classes)
         after = replace(after, settings=settings)
         return Update(after, residual, sampled, refactored, lambda: state.rows.erase(rest))
-    keep = np.ones(state.held.size, dtype=bool)
-    keep[np.searchsorted(state.held, inside)] = False
-    step, unsolved = step_for(state), replace(state, rows=rest, classes=classes, settings=settings)
-    same = classes is state.classes
-    targets = state.problem.targets.compress(keep, axis=0) if same else encode(rest.y[unsolved.held], classes)
-    step.forget(keep, features(unsolved.rows, unsolved.held), targets, same)
-    operator, gone = state.problem.operator, np.flatnonzero(~keep)
+    gone, held = np.searchsorted(state.held, inside), _positive(weights)
+    step, same = step_for(state), classes is state.classes
+    targets = dropped(state.problem.targets, gone) if same else encode(rest.y[held], classes)
+    step.forget(gone, features(rest, held), targets, same)
+    operator = state.problem.operator
 
     def wipe() -> None:
         state.rows.erase(rest)
@@ -101,7 +102,7 @@ def forget(state: State, positions: IntArray) -> Update:
         if isinstance(system, EqualitySystem):
             system.wipe()
 
-    return _finished(unsolved, step, wipe)
+    return _finished(state, step, wipe, held, rows=rest, classes=classes, settings=settings)
 
 
 def learn(state: State, rows: Rows, added: Rows, kernel_values: Matrix | None) -> Update:
@@ -133,16 +134,11 @@ def learn(state: State, rows: Rows, added: Rows, kernel_values: Matrix | None) -
     if sums.apply_to(state):
         after, residual, sampled, refactored = sums.learn(state, added, weights, rows, classes)
         return Update(after, residual, sampled, refactored)
-    step, unsolved = step_for(state), replace(state, rows=rows, classes=classes)
-    same = classes is state.classes
-    targets = encode(rows.y[unsolved.held], classes)
-    X = (
-        features(unsolved.rows, unsolved.held)
-        if kernel_values is None
-        else kernel_values[counts][:, unsolved.held]
-    )
-    step.learn(X, weights[counts], targets, same)
-    return _finished(unsolved, step, _nothing)
+    held = np.concatenate([state.held, state.rows.count + np.flatnonzero(counts)])
+    step, same = step_for(state), classes is state.classes
+    X = features(rows, held) if kernel_values is None else kernel_values[counts][:, held]
+    step.learn(X, weights[counts], encode(rows.y[held], classes), same)
+    return _finished(state, step, _nothing, held, rows=rows, classes=classes)
 
 
 def _settings_without(state: State, classes: np.ndarray[Any, Any] | None) -> Settings:
@@ -159,12 +155,13 @@ def _without_effect(state: State, rows: Rows) -> Update:
     return Update(after, after.certificate.residual)
 
 
-def _finished(unsolved: State, step: Step, wipe: Callable[[], None]) -> Update:
+def _finished(state: State, step: Step, wipe: Callable[[], None], held: IntArray, **changed: Any) -> Update:
+    """Return the update after a step, with the parts of the state that have changed besides."""
     residual, sampled = step.check()
     operator = step.problem.operator
-    after = replace(unsolved, solution=step.solution, operator=operator, requests=step.requests)
+    after = replace(state, solution=step.solution, operator=operator, requests=step.requests, **changed)
     # The caches of properties that are at hand.
-    after.__dict__.update(problem=step.problem, held=unsolved.held)
+    after.__dict__.update(problem=step.problem, held=held)
     if not sampled and step.certificate is not None:
         after.__dict__["certificate"] = step.certificate
     if after.settings.proximal:
@@ -172,20 +169,31 @@ def _finished(unsolved: State, step: Step, wipe: Callable[[], None]) -> Update:
     return Update(after, residual, sampled, step.refactored, wipe)
 
 
-def _occurs(label: Any, y: np.ndarray[Any, Any], weights: FloatArray) -> bool:
-    """Return whether a row of positive weight has the label; of millions of rows, mostly the first tell."""
-    parts = (slice(start, start + _AT_ONCE) for start in range(0, y.size, _AT_ONCE))
-    return any(bool(np.any((y[part] == label) & (weights[part] > 0))) for part in parts)
+def _positive(weights: FloatArray) -> IntArray:
+    """Return where weights are positive; one and the same weight of all rows is looked at once."""
+    if weights.strides == (0,) and weights[0] > 0:
+        return np.arange(weights.size)
+    return np.flatnonzero(weights > 0)
 
 
-def _remaining_classes(state: State, rest: Rows, inside: IntArray) -> np.ndarray[Any, Any] | None:
+def _any_row(test: Callable[[slice], BoolArray], count: int) -> bool:
+    """Return whether a row passes the test; of millions of rows, mostly the first tell."""
+    later = (slice(start, start + _AT_ONCE) for start in range(_FIRST, count, _AT_ONCE))
+    return any(bool(test(part).any()) for part in chain([slice(_FIRST)], later))
+
+
+def _remaining_classes(
+    state: State, rest: Rows, weights: FloatArray, inside: IntArray
+) -> np.ndarray[Any, Any] | None:
     """Return the classes of the rows that stay: the very same array where none is lost."""
     if state.classes is None:
         return None
-    weights = state.settings.row_weights(rest.y, rest.weights)
-    gone = state.rows.y[inside]
-    at_risk = gone if gone.size == 1 else np.unique(gone)
-    lost = [label for label in at_risk if not _occurs(label, rest.y, weights)]
+    gone, y = state.rows.y[inside], rest.y
+
+    def occurs(label: Any) -> bool:
+        return _any_row(lambda part: np.asarray((y[part] == label) & (weights[part] > 0)), rest.count)
+
+    lost = [label for label in (gone if gone.size == 1 else np.unique(gone)) if not occurs(label)]
     if not lost:
         return state.classes
     left = state.classes[~np.isin(state.classes, lost)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from squaresvm.dropping import dropped
 from squaresvm.factors.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.family import Bias
@@ -121,7 +122,7 @@ class CholeskyFactor:
         out = self.inverse.columns(slots, self.size, self.extent)
         if self.signs.size:
             self._add_corrections(out, self._pending[slots].T)
-        out[~_mask(self.slots, self.size)] = 0.0
+        np.copyto(out, 0.0, where=~_mask(self.slots, self.size)[:, None])
         return out
 
     def _add_corrections(self, out: FloatArray, shares: FloatArray) -> None:
@@ -221,16 +222,14 @@ class CholeskyFactor:
         """
         self.inverse.serve(self.extent)
         gone = self.slots[positions]
-        keep = np.ones(self.slots.size, dtype=bool)
-        keep[positions] = False
         columns = self._columns(gone)
         beta = solution.beta
         assert beta is not None
-        # take and compress: plain indexing of a column takes several times as long.
-        bordered, beside = columns.take(self.slots, axis=0), np.zeros(gone.size)
+        # take along columns: plain indexing takes several times as long.
+        bordered, beside = columns.T.take(self.slots, axis=1).T, np.zeros(gone.size)
         if not self.bias.is_absent:
-            ones = self.ones[self.slots]
-            beside = self.ones[gone] / (self.bias.penalty + float(ones.sum()))
+            ones = self.ones.take(self.slots)
+            beside = self.ones[gone] / (self.bias.penalty + float(np.add.reduce(ones)))
             bordered -= ones[:, None] * beside
         pivots = solve_definite(bordered[positions], beta[positions])
         inverse_root = triangular_inverse(lower_root(columns[gone]))
@@ -240,8 +239,8 @@ class CholeskyFactor:
         ridge = self.ridge.copy()
         ridge[gone] = 1.0
         signs = self._corrected(correction, -1.0)
-        factor = replace(self, slots=self.slots[keep], ridge=ridge, ones=shrunk, signs=signs)
-        left = (beta - _few_columns(bordered, pivots)).compress(keep, axis=0)
+        factor = replace(self, slots=dropped(self.slots, positions), ridge=ridge, ones=shrunk, signs=signs)
+        left = dropped(beta - _few_columns(bordered, pivots), positions)
         return factor, Solution(beta=left, bias=solution.bias - beside @ pivots, factor=factor)
 
     def append(

@@ -10,6 +10,7 @@ from squaresvm.factors.jitter import cholesky_with_jitter
 from squaresvm.lapack import (
     cholesky_in_place,
     gram_update,
+    inverse_columns,
     invert_cholesky_in_place,
     solve_triangular_in_place,
     symmetric_product,
@@ -127,8 +128,11 @@ class SlotInverse:
                 out[:slot, position] = room[slot, :slot]
                 out[slot:extent, position] = room[slot:, slot]
             return out
-        out[slots[within], within] = 1.0
-        return self.solve(out, extent)
+        room = self.store.room(extent)
+        part = inverse_columns(room, slots[within])
+        solve_triangular_in_place(room, part, transpose=True)
+        out[:extent, within] = part
+        return out
 
     def serve(self, extent: int) -> None:
         """Note a request; invert the Cholesky factor once they have become many."""
@@ -181,7 +185,9 @@ class SlotInverse:
             room[slot, : slot + 1] = 0.0
         self.size = size
         for sign in (-1.0, 1.0):
-            gram_update(room, np.asfortranarray(columns[:, signs == sign]), sign)
+            chosen = signs == sign
+            part = columns if chosen.all() else np.asfortranarray(columns[:, chosen])
+            gram_update(room, part, sign)
         # Slots that were wiped before have zeros in all corrections, and so stay as they are.
         empty = np.flatnonzero(~alive & (np.diagonal(room) != 0.0))
         _zero(room, empty)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from squaresvm.dropping import dropped
 from squaresvm.kernels import Kernel
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.stored import StoredOperator
-from squaresvm.typing import BoolArray, FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["DenseOperator"]
 
@@ -44,9 +45,9 @@ class DenseOperator(StoredOperator):
             out[part] = self.kernel(X[part], rows) @ coefficients
         return out
 
-    def without(self, keep: BoolArray, X: Matrix) -> DenseOperator:
-        """Return the operator of the rows kept, X, on the same store."""
-        return self._sharing(DenseOperator(self.kernel, X), self.slots[keep])
+    def without(self, gone: IntArray, X: Matrix) -> DenseOperator:
+        """Return the operator of the rest, X, on the same store."""
+        return self._sharing(DenseOperator(self.kernel, X), dropped(self.slots, gone))
 
     def joined(self, X: Matrix) -> tuple[DenseOperator, FloatArray, FloatArray]:
         """Return the operator of X, these rows and new ones behind them, on the same store.

@@ -13,7 +13,7 @@ from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.tiles import Tiles
-from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["OnDemandOperator", "available_memory"]
 
@@ -115,9 +115,9 @@ class OnDemandOperator(DenseOperator):
         everything = columns.size == self.n_rows and bool(np.all(np.diff(columns) == 1))
         return self.kernel(self.X[rows], self.X if everything else self.X[columns])
 
-    def without(self, keep: BoolArray, X: Matrix) -> DenseOperator:
-        """Return the operator of the rows kept, X; on the same store if there is one."""
-        return super().without(keep, X) if self.is_held else OnDemandOperator(self.kernel, X)
+    def without(self, gone: IntArray, X: Matrix) -> DenseOperator:
+        """Return the operator of the rest, X; on the same store if there is one."""
+        return super().without(gone, X) if self.is_held else OnDemandOperator(self.kernel, X)
 
     def joined(self, X: Matrix) -> tuple[DenseOperator, FloatArray, FloatArray]:
         """Return the operator of X, K between held and new rows, and K of the new rows."""

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from squaresvm.dropping import dropped
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
-from squaresvm.typing import BoolArray, FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["PrecomputedOperator", "check_symmetric"]
 
@@ -67,10 +68,10 @@ class PrecomputedOperator(StoredOperator):
         """Return X coefficients: the columns of X are the kernel values with the rows held."""
         return np.asarray(X @ coefficients, dtype=np.float64)
 
-    def without(self, keep: BoolArray, X: Matrix) -> PrecomputedOperator:
-        """Return the operator of the rows kept, on the same store; X is of no use here."""
-        rest = PrecomputedOperator(np.empty((int(keep.sum()), 0)))
-        return self._sharing(rest, self.slots[keep])
+    def without(self, gone: IntArray, X: Matrix) -> PrecomputedOperator:
+        """Return the operator of the rest, on the same store; X is of no use here."""
+        rest = PrecomputedOperator(np.empty((self.n_rows - gone.size, 0)))
+        return self._sharing(rest, dropped(self.slots, gone))
 
     def joined(self, X: Matrix) -> tuple[PrecomputedOperator, FloatArray, FloatArray]:
         """Return the operator of these rows and new ones; X holds the new rows' kernel values.

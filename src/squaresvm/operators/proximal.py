@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from squaresvm.dropping import dropped
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.stored import StoredOperator
-from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["ProximalOperator"]
 
@@ -63,9 +64,9 @@ class ProximalOperator(StoredOperator):
         """Return k(X, rows) coefficients, for coefficients that `expand` returned."""
         return self.inner.cross(X, coefficients)
 
-    def without(self, keep: BoolArray, X: Matrix) -> ProximalOperator:
-        """Return the operator of the rows, and landmarks, kept; it has no store yet."""
-        return ProximalOperator(self.inner.without(keep, X), self.weights[keep])
+    def without(self, gone: IntArray, X: Matrix) -> ProximalOperator:
+        """Return the operator of the other rows, and landmarks; it has no store yet."""
+        return ProximalOperator(self.inner.without(gone, X), dropped(self.weights, gone))
 
     def joined(self, X: Matrix) -> tuple[ProximalOperator, FloatArray, FloatArray]:
         """Return the operator with new rows, and landmarks, of the weights in `arriving`.

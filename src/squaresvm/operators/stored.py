@@ -8,7 +8,7 @@ import numpy as np
 
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
-from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["StoredOperator"]
 
@@ -93,8 +93,8 @@ class StoredOperator:
 
     def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
         """Return K[rows] b, for a few rows."""
-        store, by_slot = self._held(), self._scatter(b)
-        return np.stack([store.column(int(slot)) @ by_slot for slot in self.slots[rows]])
+        store = self._held()
+        return np.stack([self._gather(store.column(slot)) @ b for slot in self.slots[rows].tolist()])
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
@@ -110,8 +110,8 @@ class StoredOperator:
         """Return sum_i k(x, x_i) coefficients_i for each row x of X."""
         raise NotImplementedError
 
-    def without(self, keep: BoolArray, X: Matrix) -> StoredOperator:
-        """Return the operator of the rows kept, X, on the same store."""
+    def without(self, gone: IntArray, X: Matrix) -> StoredOperator:
+        """Return the operator of the rows without those `gone`, X, on the same store."""
         raise NotImplementedError
 
     def joined(self, X: Matrix) -> tuple[StoredOperator, FloatArray, FloatArray]:
