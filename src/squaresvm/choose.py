@@ -29,9 +29,8 @@ _MANY_ROWS, _MODERATE = 12_000, 10.0
 _SINGLE_ROWS = 3000
 #: From this many rows on, 'auto' considers conjugate gradients: below, a factor that is kept is worth more.
 _GRADIENT_ROWS = 6000
-#: Nanoseconds per entry of K, measured: of a factor (by row), of K in float32 and two exact products, of an
-#: iteration (by column, and in any case), and of an operation of the preconditioner.
-_FACTOR, _ENTRIES, _COLUMN, _ITERATION, _OPERATION = 6e-3, 8.0, 0.1, 0.1, 0.06
+#: Nanoseconds per entry of K, measured: of a factor (by row), and of K in float32 and two exact products.
+_FACTOR, _ENTRIES = 6e-3, 8.0
 #: Conjugate gradients must be expected to take less than this share of the time of a factor.
 _CLEARLY = 0.7
 #: Iterations for the squared hinge, at so many rows, up to which they beat active sets and single updates.
@@ -147,13 +146,11 @@ def _updates_win(problem: Problem) -> bool:
 def _gradients(problem: Problem) -> tuple[Solver, str] | None:
     """Return conjugate gradients and why, where they are expected to be the fastest; else None."""
     m, fits = problem.n_rows, _fits(problem.n_rows)
-    rank, iterations = forecast(problem)
+    rank, iterations, work = forecast(problem)
     if problem.loss is Loss.SQUARED_HINGE:
         wins = m >= _HINGE_ROWS and iterations <= _HINGE_ITERATIONS * m / _HINGE_ROWS
     elif fits:
-        columns = problem.n_columns + (0 if problem.bias.is_absent else 1)
-        each = _ENTRIES + iterations * (_ITERATION + _COLUMN * columns) + _OPERATION * rank**2 / m
-        wins = each <= _CLEARLY * _FACTOR * m
+        wins = _ENTRIES * m**2 + work <= _CLEARLY * _FACTOR * m**3
     else:
         wins = iterations <= _FEW_ITERATIONS
     if not wins:

@@ -114,28 +114,56 @@ def symmetric_sum(tiles: Tiles, b: FloatArray, t: int, threads: int, tile: Any) 
     tile : callable
         ``tile(i, j)`` returns a tile with i >= j.
     """
-    total = np.zeros(b.shape, order="F")
-    few = b.shape[1] <= _FEW_COLUMNS
-    narrow = np.asarray(b, dtype=tiles.dtype, order="F" if few else "C")
-    number = 0
-    for i in range(tiles.count):
-        rows = tiles.part(i)
-        for j in range(i + 1):
-            if number % threads == t:
-                values, columns = tile(i, j), tiles.part(j)
-                _add_product(total[rows], values, narrow[columns], few)
-                if i != j:
-                    _add_product(total[columns], values.T, narrow[rows], few)
-            number += 1
-    return total
+    total = _Columns(b, tiles.dtype) if b.shape[1] <= _FEW_COLUMNS else _Matrix(b, tiles.dtype)
+    places = [(i, j) for i in range(tiles.count) for j in range(i + 1)]
+    for i, j in places[t::threads]:
+        total.add(tile(i, j), tiles.part(i), tiles.part(j), i != j)
+    return total.value()
 
 
-def _add_product(out: FloatArray, tile: Values, b: Values, few: bool) -> None:
-    if few:
-        for column in range(b.shape[1]):
-            out[:, column] += tile @ b[:, column]
-    else:
-        out += tile @ b
+class _Columns:
+    """The sum of tiles times b, column by column: for few of them."""
+
+    def __init__(self, b: FloatArray, dtype: np.dtype[Any]) -> None:
+        self._sum = np.zeros(b.shape, order="F")
+        self._b = np.asarray(b, dtype=dtype, order="F")
+
+    def add(self, tile: Values, rows: slice, columns: slice, twice: bool) -> None:
+        """Add a tile times its part of b, and with `twice` its transpose times the other part."""
+        for k in range(self._b.shape[1]):
+            self._sum[rows, k] += tile @ self._b[columns, k]
+            if twice:
+                self._sum[columns, k] += tile.T @ self._b[rows, k]
+
+    def value(self) -> FloatArray:
+        """Return the sum."""
+        return self._sum
+
+
+class _Matrix:
+    """The sum of tiles times b, all columns at once.
+
+    BLAS is a third faster with a multiple of four columns, and with the transpose of a tile on the right of
+    a row-major product: so columns of zeros stand beside b, and each side has a sum of its own.
+    """
+
+    def __init__(self, b: FloatArray, dtype: np.dtype[Any]) -> None:
+        m, self._width = b.shape
+        self._b = np.zeros((m, -(-self._width // 4) * 4), dtype=dtype)
+        self._b[:, : self._width] = b
+        self._b_transposed = np.ascontiguousarray(self._b.T)
+        self._sum = np.zeros(self._b.shape)
+        self._sum_transposed = np.zeros(self._b_transposed.shape)
+
+    def add(self, tile: Values, rows: slice, columns: slice, twice: bool) -> None:
+        """Add a tile times its part of b, and with `twice` its transpose times the other part."""
+        self._sum[rows] += tile @ self._b[columns]
+        if twice:
+            self._sum_transposed[:, columns] += self._b_transposed[:, rows] @ tile
+
+    def value(self) -> FloatArray:
+        """Return the sum."""
+        return np.asfortranarray((self._sum + self._sum_transposed.T)[:, : self._width])
 
 
 def _dense_limit(X: Matrix) -> float:

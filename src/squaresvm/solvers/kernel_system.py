@@ -16,7 +16,8 @@ from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.preconditioner import (
     Preconditioner,
     choose_rank,
-    iterations_bound,
+    expected_iterations,
+    expected_work,
     make_preconditioner,
     rank_bytes,
 )
@@ -65,9 +66,9 @@ class KernelSystem:
         m = problem.n_rows
         budget = _default_memory(m) if memory is None else float(memory)
         error = _single_error(problem)
-        held = SingleKernel.bytes_held(m)
-        room = budget - held if budget - held >= rank_bytes(m, rank or min(m, 64)) else budget
-        chosen = choose_rank(problem, room) if rank is None else min(rank, m)
+        room = budget - SingleKernel.bytes_held(m)
+        held = room >= rank_bytes(m, rank or min(m, 64))
+        chosen = min(rank, m) if rank else choose_rank(problem, room if held else budget, held)
         if chosen == 0 or rank_bytes(m, chosen) > budget:
             least = chosen or min(m, 64)
             raise ValueError(
@@ -143,17 +144,15 @@ class KernelSystem:
         return True
 
 
-def forecast(problem: Problem) -> tuple[int, float]:
-    """Return the rank that would be taken, and the iterations to be expected: half of the bound.
-
-    On rows without structure, whose spectrum falls as slowly as that of any, 0.45 of the bound were needed.
-    """
-    m = problem.n_rows
-    memory = _default_memory(m)
-    rank = choose_rank(problem, max(memory - SingleKernel.bytes_held(m), 0.0)) or choose_rank(problem, memory)
+def forecast(problem: Problem) -> tuple[int, float, float]:
+    """Return the rank that would be taken, and the iterations and nanoseconds to be expected."""
+    memory = _default_memory(problem.n_rows)
+    rank = choose_rank(problem, max(memory - SingleKernel.bytes_held(problem.n_rows), 0.0))
+    held = rank > 0
+    rank = rank or choose_rank(problem, memory, held)
     if rank == 0 or _single_error(problem) > _REFINABLE:
-        return rank, float("inf")
-    return rank, 0.5 * iterations_bound(problem, rank)
+        return rank, float("inf"), float("inf")
+    return rank, expected_iterations(problem, rank), expected_work(problem, rank, held)
 
 
 def _default_memory(n_rows: int) -> float:
