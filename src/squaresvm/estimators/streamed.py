@@ -36,7 +36,7 @@ __all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows", "no_rows"
 _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
 #: Rows of it that probabilities are calibrated on.
 _CALIBRATED = 10_000
-#: Bytes of such a sample, and rows at least, where there are so many features that no Hessian is formed.
+#: Bytes of such a sample at most, and rows all the same.
 _SAMPLE_BYTES, _LEAST_SAMPLE = 2**28, 2000
 #: Steps of a search at most.
 _MAX_ITER = 200
@@ -175,9 +175,8 @@ def fit_source(
 
 def _sample_size(n_features: int) -> int:
     """Return how many rows the first pass takes a sample of: as many as memory bears, where they are long."""
-    if not is_wide(n_features):
-        return max(_SAMPLE, _SAMPLE_A_FEATURE * n_features)
-    return min(_SAMPLE, max(_LEAST_SAMPLE, _SAMPLE_BYTES // (8 * n_features)))
+    wanted = _SAMPLE if is_wide(n_features) else max(_SAMPLE, _SAMPLE_A_FEATURE * n_features)
+    return min(wanted, max(_LEAST_SAMPLE, _SAMPLE_BYTES // (8 * n_features)))
 
 
 def _goes_by_sums(settings: Settings, n_features: int) -> bool:
