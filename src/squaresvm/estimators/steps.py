@@ -177,10 +177,10 @@ class FactorStep(_StepBase):
         elif not factor.can_wait:
             factor = factor.repaired()
             self.requests = 0
-        if came_along:
-            self.solution = Solution(beta=self.solution.beta, bias=self.solution.bias, factor=factor)
-        else:
+        if not came_along:
             self.solution = factor.solve(self.problem.targets)
+        elif self.solution.factor is not factor:
+            self.solution = Solution(beta=self.solution.beta, bias=self.solution.bias, factor=factor)
 
     def check(self) -> tuple[float, bool]:
         """Return the residual: of all rows after a repair, else of some; mend it where it has drifted."""

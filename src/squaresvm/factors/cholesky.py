@@ -100,7 +100,7 @@ class CholeskyFactor:
     @property
     def _schur(self) -> float:
         penalty = 0.0 if self.bias.is_absent else self.bias.penalty
-        return penalty + float(self.ones[self.slots].sum())
+        return penalty + float(np.add.reduce(self.ones))
 
     @property
     def _pending(self) -> FloatArray:
@@ -225,13 +225,11 @@ class CholeskyFactor:
         columns = self._columns(gone)
         beta = solution.beta
         assert beta is not None
-        # take along columns: plain indexing takes several times as long.
-        bordered, beside = columns.T.take(self.slots, axis=1).T, np.zeros(gone.size)
+        bordered, beside = columns, np.zeros(gone.size)
         if not self.bias.is_absent:
-            ones = self.ones.take(self.slots)
-            beside = self.ones[gone] / (self.bias.penalty + float(np.add.reduce(ones)))
-            bordered -= ones[:, None] * beside
-        pivots = solve_definite(bordered[positions], beta[positions])
+            beside = self.ones[gone] / self._schur
+            bordered = columns - self.ones[:, None] * beside
+        pivots = solve_definite(bordered[gone], beta[positions])
         inverse_root = triangular_inverse(lower_root(columns[gone]))
         correction = _few_columns(columns, inverse_root.T)
         shrunk = self.ones - _few_columns(correction, inverse_root @ self.ones[gone, None])[:, 0]
@@ -240,7 +238,8 @@ class CholeskyFactor:
         ridge[gone] = 1.0
         signs = self._corrected(correction, -1.0)
         factor = replace(self, slots=dropped(self.slots, positions), ridge=ridge, ones=shrunk, signs=signs)
-        left = dropped(beta - _few_columns(bordered, pivots), positions)
+        # take: plain indexing of a column takes several times as long.
+        left = dropped(beta - _few_columns(bordered, pivots).take(self.slots, axis=0), positions)
         return factor, Solution(beta=left, bias=solution.bias - beside @ pivots, factor=factor)
 
     def append(

@@ -125,7 +125,8 @@ class Search:
         def show() -> None:
             if shown:
                 bar = "#" * (30 * done // total)
-                sys.stderr.write(f"\rround {number}: [{bar:30s}] {done} of {total} decompositions")
+                rounds = f"\rround {number + 1} of {self.refine + 1}"
+                sys.stderr.write(f"{rounds}: [{bar:30s}] {done} of {total} decompositions")
                 sys.stderr.flush()
 
         def advance() -> None:
