@@ -27,6 +27,8 @@ INDEFINITE = (
 )
 
 
+#: Steps of all multipliers at once, before single updates.
+_FIRST_STEPS = 2
 #: Changes of the gradient, per root of the number of rows, that may be rounding.
 _NOISE = 1e-4
 
@@ -118,12 +120,39 @@ class Descent:
         self._plane = Extrapolation()
         self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
+        if not beta.any() and np.all(rows.place >= 0):
+            self._begin()
 
-    def _exact_gradient(self) -> FloatArray:
-        beta = self.beta
+    def _product(self, beta: FloatArray) -> FloatArray:
+        """Return M beta."""
         product = self.problem.operator.matmul(beta[:, None])[:, 0] + self.ridge * beta
         # sum_i beta_i (shift_i - drift_j) in row j.
-        return product + self.shift @ beta - self.drift * beta.sum() - self.target
+        return product + self.shift @ beta - self.drift * beta.sum()
+
+    def _exact_gradient(self) -> FloatArray:
+        return self._product(self.beta) - self.target
+
+    def _begin(self) -> None:
+        """Go from the origin along all reciprocals at once, by at most two conjugate steps of exact length.
+
+        Where K is close to its diagonal that is worth a sweep, for what a few updates cost; where the first
+        step does not halve the gradient, a second would not be worth its product with K.
+        """
+        way = np.zeros(self.beta.size)
+        slope = 0.0
+        for _ in range(_FIRST_STEPS):
+            before, scaled = slope, -self._inverse_h * self.gradient
+            slope = float(-self.gradient @ scaled)
+            if not slope > 0.0 or slope > 0.25 * before > 0.0:
+                return
+            way = scaled + (slope / before) * way if before else scaled
+            product = self._product(way)
+            curvature = float(way @ product)
+            if not curvature > 0.0:
+                return  # The updates will tell.
+            self.beta += (slope / curvature) * way
+            self.gradient = self.gradient + (slope / curvature) * product
+            self._is_exact = False
 
     @property
     def residual(self) -> float:
