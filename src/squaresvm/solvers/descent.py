@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -11,7 +11,16 @@ from squaresvm.operators import RowCache
 from squaresvm.problem import Problem
 from squaresvm.typing import FloatArray, IntArray
 
-__all__ = ["INDEFINITE", "MAX_SWEEPS", "MEMORY", "Descent", "Extrapolation", "next_rows"]
+__all__ = [
+    "INDEFINITE",
+    "MAX_SWEEPS",
+    "MEMORY",
+    "Descent",
+    "Extrapolation",
+    "first_steps",
+    "is_near_diagonal",
+    "next_rows",
+]
 
 #: Sweeps, of as many updates as there are rows, that a search may take by default.
 MAX_SWEEPS = 1000
@@ -29,6 +38,8 @@ INDEFINITE = (
 
 #: Steps of all multipliers at once, before single updates.
 _FIRST_STEPS = 2
+#: Rows by which K is told to be close to its diagonal.
+_LOOKED_AT = 9
 #: Changes of the gradient, per root of the number of rows, that may be rounding.
 _NOISE = 1e-4
 
@@ -78,6 +89,38 @@ class Extrapolation:
         self._points.clear()
 
 
+def is_near_diagonal(rows: RowCache, inverse_h: FloatArray) -> bool:
+    """Return whether K is at hand, and in most of a few rows no longer beside its diagonal than on it."""
+    if np.any(rows.place < 0):
+        return False
+    looked_at = np.unique(np.linspace(0, inverse_h.size - 1, _LOOKED_AT).astype(np.intp))
+    beside = [rows.row(i) @ rows.row(i) - rows.row(i)[i] ** 2 for i in looked_at.tolist()]
+    return bool(np.median(beside * np.square(inverse_h[looked_at])) < 1.0)
+
+
+def first_steps(
+    gradient: FloatArray, inverse_h: FloatArray, product: Callable[[FloatArray], FloatArray]
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield where conjugate steps from the origin, all multipliers at once, lead to, and the gradient there.
+
+    Along the reciprocals of the diagonal, and of exact length. Where K is close to its diagonal, two of them
+    are worth a sweep of single updates, and cost what a few of those do.
+    """
+    beta = way = np.zeros(gradient.size)
+    before = 0.0
+    for _ in range(_FIRST_STEPS):
+        scaled = -inverse_h * gradient
+        slope = float(-gradient @ scaled)
+        way = scaled + (slope / before) * way if before else scaled
+        moved = product(way)
+        curvature = float(way @ moved)
+        if not (slope > 0.0 and curvature > 0.0):
+            return  # At the minimum, or not convex: the updates will tell.
+        beta, gradient = beta + (slope / curvature) * way, gradient + (slope / curvature) * moved
+        yield beta, gradient
+        before = slope
+
+
 class Descent:
     """Minimise 1/2 beta'M beta - t'beta for M = K + diag(ridge) + shift 1' - 1 drift', symmetric.
 
@@ -120,7 +163,7 @@ class Descent:
         self._plane = Extrapolation()
         self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
-        if not beta.any() and np.all(rows.place >= 0):
+        if not beta.any() and is_near_diagonal(rows, self._inverse_h):
             self._begin()
 
     def _product(self, beta: FloatArray) -> FloatArray:
@@ -133,26 +176,8 @@ class Descent:
         return self._product(self.beta) - self.target
 
     def _begin(self) -> None:
-        """Go from the origin along all reciprocals at once, by at most two conjugate steps of exact length.
-
-        Where K is close to its diagonal that is worth a sweep, for what a few updates cost; where the first
-        step does not halve the gradient, a second would not be worth its product with K.
-        """
-        way = np.zeros(self.beta.size)
-        slope = 0.0
-        for _ in range(_FIRST_STEPS):
-            before, scaled = slope, -self._inverse_h * self.gradient
-            slope = float(-self.gradient @ scaled)
-            if not slope > 0.0 or slope > 0.25 * before > 0.0:
-                return
-            way = scaled + (slope / before) * way if before else scaled
-            product = self._product(way)
-            curvature = float(way @ product)
-            if not curvature > 0.0:
-                return  # The updates will tell.
-            self.beta += (slope / curvature) * way
-            self.gradient = self.gradient + (slope / curvature) * product
-            self._is_exact = False
+        for beta, gradient in first_steps(self.gradient, self._inverse_h, self._product):
+            self.beta[:], self.gradient, self._is_exact = beta, gradient, False
 
     @property
     def residual(self) -> float:

@@ -11,7 +11,15 @@ from squaresvm.factors.jitter import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Solution
-from squaresvm.solvers.descent import INDEFINITE, MAX_SWEEPS, MEMORY, Extrapolation, next_rows
+from squaresvm.solvers.descent import (
+    INDEFINITE,
+    MAX_SWEEPS,
+    MEMORY,
+    Extrapolation,
+    first_steps,
+    is_near_diagonal,
+    next_rows,
+)
 from squaresvm.solvers.monitor import Callback, Monitor
 from squaresvm.solvers.options import check_callback, check_memory
 from squaresvm.solvers.two_smo import column_start, ended, tell
@@ -56,7 +64,8 @@ class SesquiSmo:
 
     Where A is small, steps in one multiplier are held back by 1/A in the denominator. There two multipliers
     move against each other, which leaves 1'beta and so the bias alone, unless one alone gains more. Large
-    C is met by extrapolation over the last sweeps, kept where the objective falls.
+    C is met by extrapolation over the last sweeps, kept where the objective falls. Where K is held and close
+    to its diagonal, two steps of all multipliers at once come first, as long as they keep within the bounds.
 
     An iteration is a sweep: as many updates as there are rows.
 
@@ -140,16 +149,27 @@ class BoundedDescent:
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
         self._plane = Extrapolation()
         self.gradient = self._exact_gradient() if self.beta.any() else -self.y
+        if not self.beta.any() and is_near_diagonal(rows, 1.0 / self.h):
+            self._begin()
 
     @property
     def bias(self) -> float:
         """The bias, 1'beta / A."""
         return self._inverse_A * float(self.beta.sum())
 
-    def _exact_gradient(self) -> FloatArray:
-        beta = self.beta
+    def _product(self, beta: FloatArray) -> FloatArray:
+        """Return H beta, with 1 1'/A in H."""
         product = self.problem.operator.matmul(beta[:, None])[:, 0]
-        return np.asarray(product + self.ridge * beta + self._inverse_A * beta.sum() - self.y)
+        return np.asarray(product + self.ridge * beta + self._inverse_A * beta.sum())
+
+    def _exact_gradient(self) -> FloatArray:
+        return self._product(self.beta) - self.y
+
+    def _begin(self) -> None:
+        for beta, gradient in first_steps(self.gradient, 1.0 / self.h, self._product):
+            if np.any(self.y * beta < 0.0):
+                return
+            self.beta, self.gradient = beta, gradient
 
     @property
     def violation(self) -> FloatArray:
