@@ -148,7 +148,7 @@ class Problem:
         beta = solution.beta
         assert beta is not None
         product = self.operator.rows_times(rows, beta)
-        defect = product + self.ridge[rows, None] * beta[rows] + solution.bias - self.targets[rows]
+        defect = product + beta[rows] / self.costs[rows, None] + solution.bias - self.targets[rows]
         worst = self._row_residual(beta[rows], defect, rows)
         return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())
 

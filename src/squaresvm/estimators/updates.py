@@ -73,7 +73,8 @@ def forget(state: State, positions: IntArray) -> Update:
     if positions.size >= state.rows.count:
         raise ValueError("forgetting all rows would leave no model: discard the estimator instead")
     rest = state.rows.without(positions, strike=state.solution.primal is not None)
-    inside = np.sort(positions[state.weights[positions] > 0])
+    inside = positions[state.weights[positions] > 0]
+    inside = inside if inside.size == 1 else np.sort(inside)
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
         return _without_effect(state, rest)

@@ -184,10 +184,13 @@ class SlotInverse:
         for slot in grown:
             room[slot, : slot + 1] = 0.0
         self.size = size
+        # Rows that leave in the order of their arrival leave the first slots empty: those need no update.
+        used = np.flatnonzero(alive)
+        within = slice(int(used[0]), int(used[-1]) + 1)
         for sign in (-1.0, 1.0):
             chosen = signs == sign
             part = columns if chosen.all() else np.asfortranarray(columns[:, chosen])
-            gram_update(room, part, sign)
+            gram_update(room[within, within], part[within], sign)
         # Slots that were wiped before have zeros in all corrections, and so stay as they are.
         empty = np.flatnonzero(~alive & (np.diagonal(room) != 0.0))
         _zero(room, empty)
