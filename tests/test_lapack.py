@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from squaresvm import lapack
+from squaresvm.blas import gram_update, multiply_add, symmetric_product
 from squaresvm.lapack import (
     NotPositiveDefiniteError,
     cholesky_in_place,
-    gram_update,
     inverse_columns,
     invert_cholesky_in_place,
-    multiply_add,
     solve_triangular_in_place,
-    symmetric_product,
     tridiagonalise_in_place,
 )
 

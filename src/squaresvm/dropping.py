@@ -38,12 +38,12 @@ def dropped(values: Any, positions: IntArray) -> Any:
     array([6, 8])
     """
     count = values.shape[0]
-    if sp.issparse(values) or (positions.size > count // _FEW + 1 and values.strides != (0,)):
+    if not sp.issparse(values) and values.strides == (0,):
+        return values[: count - positions.size]
+    if sp.issparse(values) or positions.size > count // _FEW + 1:
         keep = np.ones(count, dtype=bool)
         keep[positions] = False
         return values[keep]
-    if values.strides == (0,):
-        return values[: count - positions.size]
     if positions.size == 1:
         row = int(positions[0])
         return np.concatenate([values[:row], values[row + 1 :]])

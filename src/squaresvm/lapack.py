@@ -1,36 +1,30 @@
-"""BLAS and LAPACK on parts of one Fortran-ordered buffer, in place.
-
-The wrappers in :mod:`scipy.linalg` copy every argument that is not contiguous, so a triangular factor
-that lives in one corner of a larger buffer could not be updated where it lies. SciPy publishes the
-addresses of the routines it was linked with (:mod:`scipy.linalg.cython_blas`, documented for exactly
-this use); calling them with a leading dimension needs no copy, and no compiler.
-
-Every matrix argument is a float64 array whose first stride is one element: a Fortran-ordered array, or
-any rectangular part of one. Calls release the interpreter lock.
-"""
+"""LAPACK on parts of one Fortran-ordered buffer, in place; arguments as in :mod:`squaresvm.blas`."""
 
 from __future__ import annotations
 
 import ctypes
-from functools import cache
-from typing import Any
 
 import numpy as np
-from scipy.linalg import cython_blas, cython_lapack
 
+from squaresvm.blas import (
+    char,
+    gram_update,
+    integer,
+    matrix,
+    multiply_add,
+    real,
+    routine,
+    subtract_product,
+)
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = [
     "PANEL",
     "NotPositiveDefiniteError",
     "cholesky_in_place",
-    "gram_update",
     "inverse_columns",
     "invert_cholesky_in_place",
-    "multiply_add",
-    "product",
     "solve_triangular_in_place",
-    "symmetric_product",
     "tridiagonalise_in_place",
 ]
 
@@ -57,46 +51,10 @@ class NotPositiveDefiniteError(ValueError):
         super().__init__(f"the leading minor of order {row + 1} is not positive definite")
 
 
-@cache
-def _routine(name: str) -> Any:
-    """Return the BLAS or LAPACK routine `name` as a function of pointers."""
-    table = cython_blas.__pyx_capi__
-    capsule = table[name] if name in table else cython_lapack.__pyx_capi__[name]
-    get_name = ctypes.pythonapi.PyCapsule_GetName
-    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype = ctypes.c_void_p
-    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    signature = get_name(capsule)
-    arguments = signature.decode().split("(")[1].count("*")
-    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)
-    return prototype(get_pointer(capsule, signature))
-
-
-def _char(flag: str) -> Any:
-    return ctypes.byref(ctypes.c_char(flag.encode()))
-
-
-def _int(value: int) -> Any:
-    return ctypes.byref(ctypes.c_int(value))
-
-
-def _real(value: float) -> Any:
-    return ctypes.byref(ctypes.c_double(value))
-
-
-def _matrix(a: FloatArray) -> tuple[Any, Any]:
-    """Return the address and the leading dimension of a column-major part of a buffer."""
-    if a.dtype != np.float64 or a.ndim != 2 or (a.strides[0] != 8 and a.shape[0] > 1):
-        raise TypeError("expected a two-dimensional float64 array with contiguous columns")
-    leading = a.strides[1] // 8 if a.shape[1] > 1 else a.shape[0]
-    return ctypes.c_void_p(a.ctypes.data), _int(max(leading, a.shape[0], 1))
-
-
 def _factor_panel(a: FloatArray, first_row: int) -> None:
     info = ctypes.c_int(0)
-    pointer, leading = _matrix(a)
-    _routine("dpotrf")(_char("L"), _int(a.shape[0]), pointer, leading, ctypes.byref(info))
+    pointer, leading = matrix(a)
+    routine("dpotrf")(char("L"), integer(a.shape[0]), pointer, leading, ctypes.byref(info))
     if info.value > 0:
         raise NotPositiveDefiniteError(first_row + info.value - 1)
 
@@ -192,7 +150,7 @@ def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
         begun = sorted_out[:, : np.searchsorted(ascending, stop)]
         if begun.size:
             _solve_at_once(lower[start:stop, start:stop], begun[start:stop], "left", False)
-            _subtract_product(begun[stop:], lower[stop:, start:stop], begun[start:stop])
+            subtract_product(begun[stop:], lower[stop:, start:stop], begun[start:stop])
     out = np.empty_like(sorted_out)
     out[:, order] = sorted_out
     return out
@@ -209,160 +167,28 @@ def _solve_vector(lower: FloatArray, x: FloatArray, transpose: bool) -> None:
     for panel in reversed(panels) if transpose else panels:
         rest = slice(panel.stop, m)
         if transpose:
-            _subtract_product(x[panel], lower[rest, panel].T, x[rest])
+            subtract_product(x[panel], lower[rest, panel].T, x[rest])
         _solve_at_once(lower[panel, panel], x[panel], "left", transpose)
         if not transpose:
-            _subtract_product(x[rest], lower[rest, panel], x[panel])
-
-
-def _subtract_product(y: FloatArray, a: FloatArray, x: FloatArray) -> None:
-    """Subtract a x from y; `a` may be the transpose of a column-major part."""
-    if x.shape[1] != 1 or a.size == 0:
-        multiply_add(y, a, x, alpha=-1.0)
-        return
-    flag, pointer, leading = _operand(a)
-    sizes = a.shape if flag.value == b"N" else a.shape[::-1]
-    px, py, one = ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), _int(1)
-    arguments = (_int(sizes[0]), _int(sizes[1]), _real(-1.0), pointer, leading, px, one, _real(1.0), py, one)
-    _routine("dgemv")(ctypes.byref(flag), *arguments)
+            subtract_product(x[rest], lower[rest, panel], x[panel])
 
 
 def _solve_at_once(lower: FloatArray, rhs: FloatArray, side: str, transpose: bool) -> None:
-    a, lda = _matrix(lower)
-    b, ldb = _matrix(rhs)
-    _routine("dtrsm")(
-        _char("L" if side == "left" else "R"),
-        _char("L"),
-        _char("T" if transpose else "N"),
-        _char("N"),
-        _int(rhs.shape[0]),
-        _int(rhs.shape[1]),
-        _real(1.0),
+    a, lda = matrix(lower)
+    b, ldb = matrix(rhs)
+    routine("dtrsm")(
+        char("L" if side == "left" else "R"),
+        char("L"),
+        char("T" if transpose else "N"),
+        char("N"),
+        integer(rhs.shape[0]),
+        integer(rhs.shape[1]),
+        real(1.0),
         a,
         lda,
         b,
         ldb,
     )
-
-
-def gram_update(c: FloatArray, a: FloatArray, alpha: float = 1.0) -> None:
-    """Add alpha a a' to the lower triangle of `c`; the strict upper triangle is left.
-
-    Parameters
-    ----------
-    c : ndarray of shape (m, m)
-    a : ndarray of shape (m, k)
-    alpha : float, default=1.0
-    """
-    if a.size == 0:
-        return
-    if c.shape != (a.shape[0], a.shape[0]):
-        raise ValueError(f"shapes {c.shape} and {a.shape} do not fit")
-    pa, lda = _matrix(a)
-    pc, ldc = _matrix(c)
-    _routine("dsyrk")(
-        _char("L"),
-        _char("N"),
-        _int(c.shape[0]),
-        _int(a.shape[1]),
-        _real(alpha),
-        pa,
-        lda,
-        _real(1.0),
-        pc,
-        ldc,
-    )
-
-
-def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0) -> None:
-    """Add alpha a b to `c`. `a` and `b` may be transposes of column-major parts.
-
-    Parameters
-    ----------
-    c : ndarray of shape (m, n)
-    a : ndarray of shape (m, k)
-    b : ndarray of shape (k, n)
-    alpha : float, default=1.0
-    """
-    if a.shape != (c.shape[0], b.shape[0]) or b.shape[1] != c.shape[1]:
-        raise ValueError(f"shapes {c.shape}, {a.shape} and {b.shape} do not fit")
-    if c.size == 0 or a.shape[1] == 0:
-        return
-    flag_a, pa, lda = _operand(a)
-    flag_b, pb, ldb = _operand(b)
-    pc, ldc = _matrix(c)
-    flags = (ctypes.byref(flag_a), ctypes.byref(flag_b))
-    sizes = (_int(c.shape[0]), _int(c.shape[1]), _int(a.shape[1]))
-    _routine("dgemm")(*flags, *sizes, _real(alpha), pa, lda, pb, ldb, _real(1.0), pc, ldc)
-
-
-def _operand(a: FloatArray) -> tuple[Any, Any, Any]:
-    """Return the flag, address and leading dimension of a matrix or of a transpose."""
-    transposed = a.strides[0] != 8 and a.shape[0] > 1
-    pointer, leading = _matrix(a.T if transposed else a)
-    return ctypes.c_char(b"T" if transposed else b"N"), pointer, leading
-
-
-def product(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return a b, Fortran-ordered, by the same BLAS as the factorisations.
-
-    NumPy brings a BLAS of its own, whose threads go on spinning for a while after each product: between two
-    LAPACK calls that would cost several times the product itself.
-
-    Parameters
-    ----------
-    a : ndarray of shape (m, k), row- or column-major
-    b : ndarray of shape (k, n), row- or column-major
-
-    Returns
-    -------
-    ndarray of shape (m, n)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from squaresvm.lapack import product
-    >>> product(np.ones((2, 3)), np.ones((3, 1)))
-    array([[3.],
-           [3.]])
-    """
-    out = np.zeros((a.shape[0], b.shape[1]), order="F")
-    multiply_add(out, a, b)
-    return out
-
-
-def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArray:
-    """Return S b for the symmetric S held in one triangle of `a`, its diagonal included.
-
-    Parameters
-    ----------
-    a : ndarray of shape (m, m)
-    b : ndarray of shape (m, k)
-    lower : bool
-        Which triangle of `a` holds S.
-
-    Returns
-    -------
-    ndarray of shape (m, k), Fortran-ordered
-    """
-    b = np.asfortranarray(b)
-    if a.shape != (b.shape[0], b.shape[0]):
-        raise ValueError(f"shapes {a.shape} and {b.shape} do not fit")
-    out = np.zeros(b.shape, order="F")
-    if b.size == 0:
-        return out
-    pa, lda = _matrix(a)
-    uplo, m = _char("L" if lower else "U"), _int(a.shape[0])
-    if b.shape[1] == 1:
-        one = _int(1)
-        px, py = ctypes.c_void_p(b.ctypes.data), ctypes.c_void_p(out.ctypes.data)
-        _routine("dsymv")(uplo, m, _real(1.0), pa, lda, px, one, _real(0.0), py, one)
-        return out
-    pb, ldb = _matrix(b)
-    pc, ldc = _matrix(out)
-    n = _int(b.shape[1])
-    _routine("dsymm")(_char("L"), uplo, m, n, _real(1.0), pa, lda, pb, ldb, _real(0.0), pc, ldc)
-    return out
 
 
 def invert_cholesky_in_place(lower: FloatArray, panel: int | None = None) -> None:
@@ -415,9 +241,9 @@ def invert_cholesky_in_place(lower: FloatArray, panel: int | None = None) -> Non
 
 def _lapack_triangle(name: str, a: FloatArray, unit_flag: bool = False) -> None:
     info = ctypes.c_int(0)
-    pointer, leading = _matrix(a)
-    flags = (_char("L"), _char("N")) if unit_flag else (_char("L"),)
-    _routine(name)(*flags, _int(a.shape[0]), pointer, leading, ctypes.byref(info))
+    pointer, leading = matrix(a)
+    flags = (char("L"), char("N")) if unit_flag else (char("L"),)
+    routine(name)(*flags, integer(a.shape[0]), pointer, leading, ctypes.byref(info))
     if info.value > 0:
         raise NotPositiveDefiniteError(info.value - 1)
 
@@ -447,12 +273,12 @@ def tridiagonalise_in_place(a: FloatArray) -> tuple[FloatArray, FloatArray]:
     array([5., 0.])
     """
     m = a.shape[0]
-    pointer, leading = _matrix(a)
+    pointer, leading = matrix(a)
     diagonal, beside, scale = np.empty(m), np.empty(max(m - 1, 0)), np.empty(max(m - 1, 1))
     work = np.empty(_BLOCK * max(m, 1))
     info = ctypes.c_int(0)
-    tail = (ctypes.c_void_p(work.ctypes.data), _int(work.size), ctypes.byref(info))
+    tail = (ctypes.c_void_p(work.ctypes.data), integer(work.size), ctypes.byref(info))
     outputs = [ctypes.c_void_p(part.ctypes.data) for part in (diagonal, beside, scale)]
-    _routine("dsytrd")(_char("L"), _int(m), pointer, leading, *outputs, *tail)
-    _routine("dorgtr")(_char("L"), _int(m), pointer, leading, outputs[2], *tail)
+    routine("dsytrd")(char("L"), integer(m), pointer, leading, *outputs, *tail)
+    routine("dorgtr")(char("L"), integer(m), pointer, leading, outputs[2], *tail)
     return diagonal, beside

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from squaresvm.blas import product
 from squaresvm.dropping import dropped
 from squaresvm.factors.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.family import Bias
-from squaresvm.lapack import product
 from squaresvm.operators import KernelStore
 from squaresvm.solution import Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from squaresvm.blas import multiply_add
 from squaresvm.factors.jitter import NotPositiveSemidefiniteError
-from squaresvm.lapack import (
-    NotPositiveDefiniteError,
-    cholesky_in_place,
-    multiply_add,
-    solve_triangular_in_place,
-)
+from squaresvm.lapack import NotPositiveDefiniteError, cholesky_in_place, solve_triangular_in_place
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["LDLFactor"]

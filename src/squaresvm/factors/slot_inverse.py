@@ -6,14 +6,13 @@ from enum import StrEnum
 
 import numpy as np
 
+from squaresvm.blas import gram_update, symmetric_product
 from squaresvm.factors.jitter import cholesky_with_jitter
 from squaresvm.lapack import (
     cholesky_in_place,
-    gram_update,
     inverse_columns,
     invert_cholesky_in_place,
     solve_triangular_in_place,
-    symmetric_product,
 )
 from squaresvm.operators import KernelStore
 from squaresvm.operators.blocks import row_blocks

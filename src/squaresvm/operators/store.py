@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from squaresvm.lapack import symmetric_product
+from squaresvm.blas import symmetric_product
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.typing import FloatArray, IntArray
 

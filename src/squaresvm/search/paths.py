@@ -22,8 +22,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from squaresvm.blas import product
 from squaresvm.factors import Moments
-from squaresvm.lapack import product, tridiagonalise_in_place
+from squaresvm.lapack import tridiagonalise_in_place
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 

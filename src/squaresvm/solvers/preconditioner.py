@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import scipy.linalg
 
-from squaresvm.lapack import gram_update
+from squaresvm.blas import gram_update
 from squaresvm.operators.threads import on_threads, thread_count
 from squaresvm.problem import Problem
 from squaresvm.typing import BoolArray, FloatArray, IntArray
