@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
 import histories
 from histories import PROBES, History, data, values
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+from squaresvm.estimators import steps
 
 FACTORED = ["LSSVC", "RelaxedLSSVC", "ProximalSVC", "LSSVR"]
 M = 40
@@ -91,6 +94,11 @@ def damage(history, size):
 
 class TestDamage:
     """What rounding would do in a million updates, done at once."""
+
+    @pytest.fixture(autouse=True)
+    def the_same_rows_looked_at(self, monkeypatch):
+        """Draw the row that is looked at between repairs the same way in every run: one in many sees nothing."""
+        monkeypatch.setattr(steps, "_RANDOM", random.Random(0))
 
     @pytest.mark.parametrize("requests", [0, 7], ids=["Cholesky", "inverse"])
     @pytest.mark.parametrize("name", FACTORED)

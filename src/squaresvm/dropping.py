@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from squaresvm.typing import IntArray
 
@@ -37,10 +36,10 @@ def dropped(values: Any, positions: IntArray) -> Any:
     >>> dropped(np.array([5, 6, 7, 8]), np.array([2, 0]))
     array([6, 8])
     """
-    count = values.shape[0]
-    if not sp.issparse(values) and values.strides == (0,):
+    count, is_sparse = values.shape[0], not isinstance(values, np.ndarray)
+    if not is_sparse and values.strides == (0,):
         return values[: count - positions.size]
-    if sp.issparse(values) or positions.size > count // _FEW + 1:
+    if is_sparse or positions.size > count // _FEW + 1:
         keep = np.ones(count, dtype=bool)
         keep[positions] = False
         return values[keep]

@@ -181,11 +181,10 @@ class Problem:
     def _bias_residual(self, beta: FloatArray, bias: FloatArray) -> FloatArray:
         if self.bias.is_absent:
             return np.zeros(self.n_columns)
-        size = np.abs(beta).sum(axis=0)
         pull = self.bias.penalty * bias
-        scale = np.abs(pull) + size
-        # Where the scale is zero, so is the violation.
-        return np.asarray(np.abs(pull - beta.sum(axis=0)) / np.where(scale > 0, scale, 1.0))
+        scale = np.abs(pull) + np.abs(beta).sum(axis=0)
+        scale[scale == 0.0] = 1.0  # The violation is zero as well.
+        return np.asarray(np.abs(pull - beta.sum(axis=0)) / scale)
 
     def _scale(self) -> FloatArray:
         largest = np.maximum(self.targets.max(axis=0), -self.targets.min(axis=0))

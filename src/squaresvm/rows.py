@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.dropping import dropped
+from squaresvm.pieces import Features, Pieces
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["LARGE_BYTES", "Ids", "Rows", "canonical_csr", "owned"]
@@ -122,7 +123,7 @@ class Ids:
         # Arrival numbers are sorted: no dictionary of millions of ids for one request.
         if not isinstance(value, Integral) or not 0 <= int(value) < self.arrivals:
             return None
-        position = int(np.searchsorted(self.values, int(value)))
+        position = int(self.values.searchsorted(int(value)))
         here = position < self.values.size and self.values[position] == value
         return position if here else None
 
@@ -188,14 +189,20 @@ def _bytes(X: Matrix) -> int:
     return int(X.data.nbytes if sp.issparse(X) else X.nbytes)
 
 
+def _whole(X: Features) -> Matrix:
+    """Return features in one matrix."""
+    return X.whole if isinstance(X, Pieces) else X
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Training rows as they are held: the only place that holds them.
 
     Parameters
     ----------
-    base : array or CSR matrix
-        Features, one row each; without columns where the kernel matrix is precomputed.
+    base : array or CSR matrix, or Pieces
+        Features, one row each; without columns where the kernel matrix is precomputed. In pieces once rows
+        have left a kernel model.
     y : ndarray of shape (m,)
         Labels or values.
     weights : ndarray of shape (m,)
@@ -209,7 +216,7 @@ class Rows:
         The caller's own weights, where `weights` were changed at fit; None: they are the same.
     """
 
-    base: Matrix
+    base: Features
     y: np.ndarray[Any, Any]
     weights: FloatArray
     ids: Ids
@@ -230,11 +237,17 @@ class Rows:
     @cached_property
     def X(self) -> Matrix:
         """The features of the rows held."""
-        return self.base if self.alive is None else self.base[self.alive]
+        whole = _whole(self.base)
+        return whole if self.alive is None else whole[self.alive]
+
+    @property
+    def features(self) -> Features:
+        """The features of the rows held, in pieces if they are."""
+        return self.base if isinstance(self.base, Pieces) else self.X
 
     def take(self, positions: IntArray) -> Matrix:
         """Return the features of some rows."""
-        return self.base[self._places(positions)]
+        return _whole(self.base)[self._places(positions)]
 
     def _places(self, positions: IntArray) -> IntArray:
         """Return where rows stand in `base`: behind their position by the rows before them that have left."""
@@ -245,39 +258,50 @@ class Rows:
         return np.asarray(positions + ahead, dtype=np.intp)
 
     def without(self, positions: IntArray, *, strike: bool = False) -> Rows:
-        """Return the rows less those at `positions`, as copies.
+        """Return the rows less those at `positions`, as copies; features come in pieces.
 
-        With `strike`, large features are not copied: where they are ours, zeros are written over the rows
-        that leave; the caller's own are only marked, until `compact`.
+        With `strike` features stay in one array, and large ones are not copied: where they are ours, zeros
+        are written over the rows that leave; the caller's own are only marked, until `compact`.
         """
         y, weights = dropped(self.y, positions), dropped(self.weights, positions)
         ids = self.ids.without(positions)
         given = None if self.given is None else dropped(self.given, positions)
-        if not strike or _bytes(self.base) <= LARGE_BYTES:
+        if not strike:
+            return Rows(self._pieces_without(positions), y, weights, ids, given=given)
+        if isinstance(self.base, Pieces) or _bytes(self.base) <= LARGE_BYTES:
             return Rows(dropped(self.X, positions), y, weights, ids, given=given)
         alive = np.ones(self.base.shape[0], dtype=bool) if self.alive is None else self.alive.copy()
         alive[self._places(positions)] = False
         return Rows(self.base, y, weights, ids, alive, self.is_owned, given)
 
+    def _pieces_without(self, positions: IntArray) -> Features:
+        """Return the features less those at `positions`, in pieces where they are dense and have columns."""
+        if isinstance(self.base, Pieces):
+            return self.base.without(positions)
+        if sp.issparse(self.base) or self.n_columns == 0:
+            return dropped(self.X, positions)
+        return Pieces.of(self.X).without(positions)
+
     def erase(self, rest: Rows) -> None:
         """Write zeros over the features of rows that `rest`, made by `without`, no longer holds."""
-        if rest.alive is None or rest.base is not self.base or not self.is_owned:
+        base = self.base
+        if rest.alive is None or rest.base is not base or isinstance(base, Pieces) or not self.is_owned:
             return
         for row in np.flatnonzero(~rest.alive):
-            if sp.issparse(self.base):
-                self.base.data[self.base.indptr[row] : self.base.indptr[row + 1]] = 0.0
+            if sp.issparse(base):
+                base.data[base.indptr[row] : base.indptr[row + 1]] = 0.0
             else:
-                self.base[row] = 0.0
+                base[row] = 0.0
 
     def compact(self) -> Rows:
         """Return the rows with no reference to features of rows that have left."""
         if self.alive is None:
             return self
-        return replace(self, base=self.base[self.alive], alive=None, is_owned=True)
+        return replace(self, base=self.X, alive=None, is_owned=True)
 
     def joined(self, new: Rows) -> Rows:
         """Return these rows and new ones behind them; `new.ids` names them all."""
-        pair = [self.X, new.base]
+        pair = [self.X, new.X]
         base = sp.vstack(pair, format="csr") if sp.issparse(self.base) else np.concatenate(pair)
         y = np.concatenate([self.y, new.y])
         given = None if self.given is None else np.concatenate([self.given, new.weights])
@@ -295,6 +319,6 @@ class Rows:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without rows that have left, and without what can be computed again."""
         rest = self.compact()
-        kept = {"base": rest.base, "y": rest.y, "weights": rest.weights, "ids": rest.ids}
+        kept = {"base": rest.X, "y": rest.y, "weights": rest.weights, "ids": rest.ids}
         kept["given"] = rest.given
         return {**kept, "alive": None, "is_owned": True}

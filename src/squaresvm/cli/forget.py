@@ -102,7 +102,7 @@ def _as_held(model: Any, text: str, path: Path) -> Any:
 
 def _without_empty_end(model: Any) -> Any:
     """Return a model of sparse rows without columns behind the last that a row uses."""
-    base = model._state.rows.base
+    base = model._state.rows.X
     if not hasattr(base, "indices") or model._state.settings.kernel is None:
         return model
     used = int(base.indices.max()) + 1 if base.indices.size else 1

@@ -15,6 +15,7 @@ from squaresvm.estimators.state import State
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
 from squaresvm.operators import LinearOperator, Operator, ProximalOperator, StoredOperator
+from squaresvm.pieces import Features
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.active_set import ActiveSet
@@ -24,9 +25,8 @@ from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["FactorStep", "HingeStep", "NewtonStep", "ProximalStep", "Step"]
 
-#: Rows on which the residual is taken between repairs: where a factor fails, it fails everywhere.
-_SAMPLE = 1
-#: Which rows those are must not be known beforehand, and nothing else depends on it.
+#: Between repairs the residual is taken on one row, for where a factor fails, it fails everywhere. Which row
+#: that is must not be known beforehand, and nothing else depends on it.
 _RANDOM = random.Random()
 
 
@@ -39,7 +39,7 @@ class Step(Protocol):
     requests: int
     certificate: Certificate | None
 
-    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+    def forget(self, gone: IntArray, X: Features, targets: FloatArray, same_classes: bool) -> None:
         """Go to the rows without those at `gone`, with features X and the given targets."""
         ...
 
@@ -107,7 +107,7 @@ class FactorStep(_StepBase):
         store, slots = problem.operator.store(), problem.operator.slots
         return CholeskyFactor.build(store, slots, problem.ridge, problem.bias)
 
-    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+    def forget(self, gone: IntArray, X: Features, targets: FloatArray, same_classes: bool) -> None:
         """Remove the rows from the factor; where they are many, factor the rest anew."""
         few = gone.size <= self._most_rows
         factor = self._factor() if few else None
@@ -188,7 +188,7 @@ class FactorStep(_StepBase):
         assert isinstance(factor, CholeskyFactor)
         if self.refactored or self.requests >= PENDING_LIMIT:
             self.requests = 0
-        sampled = self.requests > 0 and self.problem.n_rows > _SAMPLE
+        sampled = self.requests > 0 and self.problem.n_rows > 1
         residual = self._residual(sampled)
         if residual <= tol:
             return residual, sampled
@@ -212,8 +212,8 @@ class FactorStep(_StepBase):
         if not sampled:
             self.certificate = self.problem.certify(self.solution, self.state.settings.tol)
             return self.certificate.residual
-        rows = np.array(_RANDOM.sample(range(self.problem.n_rows), _SAMPLE))
-        return self.problem.residual_on(rows, self.solution)
+        row = _RANDOM.randrange(self.problem.n_rows)
+        return self.problem.residual_on(np.array([row]), self.solution)
 
 
 class ProximalStep(FactorStep):
@@ -271,7 +271,7 @@ class HingeStep(_StepBase):
     The decremental Lagrangian SVM (DOLSVM, DBLSVM) of Duan et al. reaches the same point by its fixed point.
     """
 
-    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+    def forget(self, gone: IntArray, X: Features, targets: FloatArray, same_classes: bool) -> None:
         """Continue from the multipliers of the rows kept."""
         beta = self.solution.beta
         assert beta is not None
@@ -309,7 +309,7 @@ class HingeStep(_StepBase):
 class NewtonStep(_StepBase):
     """Linear models with squared hinge: Newton steps from where the model was."""
 
-    def forget(self, gone: IntArray, X: Matrix, targets: FloatArray, same_classes: bool) -> None:
+    def forget(self, gone: IntArray, X: Features, targets: FloatArray, same_classes: bool) -> None:
         """Go on without the rows."""
         self._go(LinearOperator(X), targets, dropped(self.problem.costs, gone))
         self._resolve(same_classes)

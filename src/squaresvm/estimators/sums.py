@@ -49,7 +49,7 @@ def learn(
 ) -> tuple[State, float, bool, bool]:
     """Return the model with new rows, its residual, and how that came about."""
     counts = weights > 0
-    y, X = added.y[counts], added.base[np.flatnonzero(counts)]
+    y, X = added.y[counts], added.X[np.flatnonzero(counts)]
     block = Moments.of(X, state.settings.C * weights[counts], encode(y, classes))
     return _moved(state, rows, classes, block, 1.0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -89,11 +88,14 @@ def forget(state: State, positions: IntArray) -> Update:
         after, residual, sampled, refactored = sums.forget(state, inside, rest, classes)
         after = replace(after, settings=settings)
         return Update(after, residual, sampled, refactored, lambda: state.rows.erase(rest))
-    gone, held = np.searchsorted(state.held, inside), _positive(weights)
+    held = _positive(weights)
+    gone = inside if state.held.size == state.rows.count else np.searchsorted(state.held, inside)
     step, same = step_for(state), classes is state.classes
     targets = dropped(state.problem.targets, gone) if same else encode(rest.y[held], classes)
-    step.forget(gone, features(rest, held), targets, same)
     operator = state.problem.operator
+    # Whoever holds K needs the rows themselves later, and may never need them whole.
+    in_pieces = isinstance(operator, StoredOperator) and held.size == rest.count
+    step.forget(gone, rest.features if in_pieces else features(rest, held), targets, same)
 
     def wipe() -> None:
         state.rows.erase(rest)
@@ -179,8 +181,10 @@ def _positive(weights: FloatArray) -> IntArray:
 
 def _any_row(test: Callable[[slice], BoolArray], count: int) -> bool:
     """Return whether a row passes the test; of millions of rows, mostly the first tell."""
+    if test(slice(_FIRST)).any():
+        return True
     later = (slice(start, start + _AT_ONCE) for start in range(_FIRST, count, _AT_ONCE))
-    return any(bool(test(part).any()) for part in chain([slice(_FIRST)], later))
+    return any(bool(test(part).any()) for part in later)
 
 
 def _remaining_classes(

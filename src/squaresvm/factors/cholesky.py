@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
@@ -54,6 +54,8 @@ class CholeskyFactor:
         Of the columns of corrections that this view counts.
     is_shifted : bool
         Whether H is no longer what the store's K says, so that it cannot be factored anew from there.
+    emptied : ndarray
+        Slots that rows have left since the last repair: corrections leave rounding there.
     """
 
     inverse: SlotInverse
@@ -65,6 +67,7 @@ class CholeskyFactor:
     ones: FloatArray
     signs: FloatArray
     is_shifted: bool = False
+    emptied: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
     @classmethod
     def build(cls, store: KernelStore, slots: IntArray, ridge: FloatArray, bias: Bias) -> CholeskyFactor:
@@ -122,16 +125,14 @@ class CholeskyFactor:
         out = self.inverse.columns(slots, self.size, self.extent)
         if self.signs.size:
             self._add_corrections(out, self._pending[slots].T)
-        np.copyto(out, 0.0, where=~_mask(self.slots, self.size)[:, None])
+        out[self.emptied] = 0.0
         return out
 
     def _add_corrections(self, out: FloatArray, shares: FloatArray) -> None:
         """Add the corrections, in the given shares (pending, k), to columns of the room's inverse."""
         signed = self.signs[:, None] * shares
         if signed.shape[1] == 1:
-            # One column is quick, and BLAS would wake its threads for it: they go on spinning beside us, and
-            # the rest of a single request takes twice as long.
-            out[:, 0] += np.einsum("ij,j->i", self._pending, signed[:, 0])
+            out[:, 0] += self.inverse.corrections(signed)[: self.size]
         else:
             out += self._pending @ signed
 
@@ -237,7 +238,8 @@ class CholeskyFactor:
         ridge = self.ridge.copy()
         ridge[gone] = 1.0
         signs = self._corrected(correction, -1.0)
-        factor = replace(self, slots=dropped(self.slots, positions), ridge=ridge, ones=shrunk, signs=signs)
+        slots, emptied = dropped(self.slots, positions), np.concatenate([self.emptied, gone])
+        factor = replace(self, slots=slots, ridge=ridge, ones=shrunk, signs=signs, emptied=emptied)
         # take: plain indexing of a column takes several times as long.
         left = dropped(beta - _few_columns(bordered, pivots).take(self.slots, axis=0), positions)
         return factor, Solution(beta=left, bias=solution.bias - beside @ pivots, factor=factor)
@@ -308,7 +310,7 @@ class CholeskyFactor:
         ridge[: self.size], ones[: self.size] = self.ridge, self.ones
         ridge[slots] = new_ridge
         self.inverse.reserve(size)
-        return replace(self, ridge=ridge, ones=ones)
+        return replace(self, ridge=ridge, ones=ones, emptied=np.setdiff1d(self.emptied, slots))
 
     def _extends(self, slots: IntArray) -> bool:
         """Return whether rows in `slots` can simply be appended to a Cholesky factor."""
@@ -374,7 +376,13 @@ class CholeskyFactor:
         alive = _mask(self.slots, self.size)
         self.inverse.repair(self._pending, self.signs, alive, self.extent)
         # u has come along with every correction: a product with the whole inverse would tell nothing new.
-        return replace(self, version=self.inverse.version, extent=self.size, signs=np.empty(0))
+        return self._settled(self.size)
+
+    def _settled(self, extent: int) -> CholeskyFactor:
+        """Return a view of the inverse as it is now, with nothing that waits."""
+        none = self.emptied[:0]
+        version = self.inverse.version
+        return replace(self, version=version, extent=extent, signs=np.empty(0), emptied=none.copy())
 
     def rebuilt(self) -> CholeskyFactor:
         """Return a view of a factor made anew from K."""
@@ -386,8 +394,7 @@ class CholeskyFactor:
         ridge = np.ones(size)
         ridge[: self.size] = self.ridge
         self.inverse.factorise(ridge, _mask(self.slots, size))
-        anew = replace(self, version=self.inverse.version, extent=size, ridge=ridge, signs=np.empty(0))
-        return anew._with_ones()
+        return replace(self._settled(size), ridge=ridge)._with_ones()
 
     def wiped(self) -> CholeskyFactor:
         """Return a view after everything that stems from rows that left has been overwritten."""

@@ -22,6 +22,9 @@ __all__ = ["PENDING_LIMIT", "Form", "SlotInverse"]
 
 #: Columns of corrections that wait for a repair at most.
 PENDING_LIMIT = 64
+#: Slots whose corrections are added up at once. So few, times the corrections that wait, that BLAS does not
+#: wake its threads: they would go on spinning beside us, and the rest of a single request take twice as long.
+_STRIP = 128
 #: Requests that are answered from a Cholesky factor, two triangular solves each, before it is worth its
 #: inversion, after which the columns are there to read.
 _PATIENCE = 4
@@ -218,9 +221,18 @@ class SlotInverse:
     def reserve(self, size: int) -> None:
         """Make sure that corrections have a value, zero, in each of `size` slots."""
         if self.pending.shape[0] < size:
-            grown = np.zeros((size + size // 8 + 8, 2 * PENDING_LIMIT), order="F")
+            strips = -(-(size + size // 8) // _STRIP)
+            grown = np.zeros((strips * _STRIP, 2 * PENDING_LIMIT), order="F")
             grown[: self.pending.shape[0]] = self.pending
             self.pending = grown
+
+    def corrections(self, weights: FloatArray) -> FloatArray:
+        """Return the sum of the first columns of corrections times `weights`, of shape (count, 1).
+
+        The sum has as many values as there is room for slots.
+        """
+        strips = self.pending.reshape(-1, _STRIP, self.pending.shape[1])
+        return (strips[:, :, : weights.shape[0]] @ weights).reshape(-1)
 
     def write_pending(self, start: int, columns: FloatArray) -> None:
         """Keep columns of corrections from position `start` on."""

@@ -43,7 +43,7 @@ def with_columns(model: Model, sources: IntArray) -> Model:
     solution = replace(state.solution, factor=None)
     if solution.primal is not None:
         solution = replace(solution, primal=_moved(solution.primal.T, sources).T.copy())
-    rows = replace(state.rows, base=_moved(state.rows.base, sources))
+    rows = replace(state.rows, base=_moved(state.rows.X, sources))
     after = replace(state, rows=rows, solution=solution, operator=None)
     if isinstance(after, StreamedState):
         after = replace(after, sums=None)  # Of the columns that were: the model predicts, and no more.

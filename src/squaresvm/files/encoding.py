@@ -66,8 +66,8 @@ def encode_state(state: State, *, factor: bool) -> tuple[dict[str, Any], Arrays]
         For what a file cannot hold: ids that are neither numbers nor strings.
     """
     header, arrays = encode_rows(state.rows)
-    arrays |= encode_matrix(state.rows.base)
-    header |= {"sparse": bool(sp.issparse(state.rows.base))}
+    arrays |= encode_matrix(state.rows.X)
+    header |= {"sparse": bool(sp.issparse(state.rows.X))}
     solved, found = encode_solution(state, factor=factor)
     if state.settings.kernel is None:
         found["kernel_matrix"] = _kernel_matrix(state)

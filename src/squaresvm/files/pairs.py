@@ -39,7 +39,7 @@ def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arra
     model.flush()
     rows, known = model._rows, dict.fromkeys(model.classes_.tolist(), 1.0)
     header, arrays = encode_rows(rows)
-    X = _like(features_of(rows, model._pairs), model.estimators_[0]._state.rows.base)
+    X = _like(features_of(rows, model._pairs), model.estimators_[0]._state.rows.X)
     header |= {
         "estimator": type(model).__name__,
         "of": _encode_template(model.estimator, known),
@@ -105,7 +105,7 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     described = decode_rows(header, arrays, lambda count: decode_matrix(header, arrays, count))
     if described.given is not None:
         raise ValueError("it holds two weights for each row")
-    X = described.base
+    X = described.X
     rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
     classes = check_classes(rows)
     pairs, listed = list(combinations(classes.tolist(), 2)), header["pairs"]

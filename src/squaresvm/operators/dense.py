@@ -8,6 +8,7 @@ from squaresvm.dropping import dropped
 from squaresvm.kernels import Kernel
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.stored import StoredOperator
+from squaresvm.pieces import Features, Pieces
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["DenseOperator"]
@@ -19,13 +20,18 @@ class DenseOperator(StoredOperator):
     Parameters
     ----------
     kernel : Kernel
-    X : array or CSR matrix of shape (m, n)
+    X : array or CSR matrix of shape (m, n), or Pieces
     """
 
-    def __init__(self, kernel: Kernel, X: Matrix) -> None:
+    def __init__(self, kernel: Kernel, X: Features) -> None:
         super().__init__(int(X.shape[0]))
         self.kernel = kernel
-        self.X = X
+        self._rows = X
+
+    @property
+    def X(self) -> Matrix:
+        """The rows in one matrix: put together when asked for, where they came in pieces."""
+        return self._rows.whole if isinstance(self._rows, Pieces) else self._rows
 
     def _block(self, rows: slice, columns: slice) -> FloatArray:
         return self.kernel(self.X[rows], self.X[columns])
@@ -45,7 +51,7 @@ class DenseOperator(StoredOperator):
             out[part] = self.kernel(X[part], rows) @ coefficients
         return out
 
-    def without(self, gone: IntArray, X: Matrix) -> DenseOperator:
+    def without(self, gone: IntArray, X: Features) -> DenseOperator:
         """Return the operator of the rest, X, on the same store."""
         return self._sharing(DenseOperator(self.kernel, X), dropped(self.slots, gone))
 

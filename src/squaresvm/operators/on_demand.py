@@ -13,6 +13,7 @@ from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.tiles import Tiles
+from squaresvm.pieces import Features
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["OnDemandOperator", "available_memory"]
@@ -37,10 +38,10 @@ class OnDemandOperator(DenseOperator):
     Parameters
     ----------
     kernel : Kernel
-    X : array or CSR matrix of shape (m, n)
+    X : array or CSR matrix of shape (m, n), or Pieces
     """
 
-    def __init__(self, kernel: Kernel, X: Matrix) -> None:
+    def __init__(self, kernel: Kernel, X: Features) -> None:
         super().__init__(kernel, X)
         self._last: tuple[FloatArray, FloatArray] | None = None
 
@@ -115,7 +116,7 @@ class OnDemandOperator(DenseOperator):
         everything = columns.size == self.n_rows and bool(np.all(np.diff(columns) == 1))
         return self.kernel(self.X[rows], self.X if everything else self.X[columns])
 
-    def without(self, gone: IntArray, X: Matrix) -> DenseOperator:
+    def without(self, gone: IntArray, X: Features) -> DenseOperator:
         """Return the operator of the rest, X; on the same store if there is one."""
         return super().without(gone, X) if self.is_held else OnDemandOperator(self.kernel, X)
 

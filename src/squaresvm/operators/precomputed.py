@@ -9,6 +9,7 @@ import numpy as np
 from squaresvm.dropping import dropped
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
+from squaresvm.pieces import Features
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["PrecomputedOperator", "check_symmetric"]
@@ -74,7 +75,7 @@ class PrecomputedOperator(StoredOperator):
         """Return X coefficients: the columns of X are the kernel values with the rows held."""
         return np.asarray(X @ coefficients, dtype=np.float64)
 
-    def without(self, gone: IntArray, X: Matrix) -> PrecomputedOperator:
+    def without(self, gone: IntArray, X: Features) -> PrecomputedOperator:
         """Return the operator of the rest, on the same store; X is of no use here."""
         rest = PrecomputedOperator(np.empty((self.n_rows - gone.size, 0)))
         return self._sharing(rest, dropped(self.slots, gone))

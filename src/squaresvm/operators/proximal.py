@@ -7,6 +7,7 @@ import numpy as np
 from squaresvm.dropping import dropped
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.stored import StoredOperator
+from squaresvm.pieces import Features
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["ProximalOperator"]
@@ -64,7 +65,7 @@ class ProximalOperator(StoredOperator):
         """Return k(X, rows) coefficients, for coefficients that `expand` returned."""
         return self.inner.cross(X, coefficients)
 
-    def without(self, gone: IntArray, X: Matrix) -> ProximalOperator:
+    def without(self, gone: IntArray, X: Features) -> ProximalOperator:
         """Return the operator of the other rows, and landmarks; it has no store yet."""
         return ProximalOperator(self.inner.without(gone, X), dropped(self.weights, gone))
 

@@ -183,9 +183,13 @@ class KernelStore:
 
     def clear(self, slots: IntArray) -> None:
         """Write zeros where the rows of these slots were."""
-        nothing = np.zeros(self.size)
-        for slot in slots:
-            self._set(int(slot), nothing)
+        kernel = self._kernel
+        for slot in slots.tolist():
+            kernel[: slot + 1, slot] = 0.0
+            kernel[slot, slot:] = 0.0
+            if not self.lent:
+                kernel[slot:, slot] = 0.0
+                kernel[slot, :slot] = 0.0
 
     def erase(self) -> None:
         """Write zeros over all of K, and leave the room as it is."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
+from squaresvm.pieces import Features
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["StoredOperator"]
@@ -77,7 +78,7 @@ class StoredOperator:
         return out
 
     def _gather(self, b: FloatArray) -> FloatArray:
-        return b if self._fills(self._held()) else b[self.slots]
+        return b if self._fills(self._held()) else b.take(self.slots, axis=0)
 
     def diagonal(self) -> FloatArray:
         """Return the diagonal of K."""
@@ -94,7 +95,10 @@ class StoredOperator:
     def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
         """Return K[rows] b, for a few rows."""
         store = self._held()
-        return np.stack([self._gather(store.column(slot)) @ b for slot in self.slots[rows].tolist()])
+        out = np.empty((rows.size, b.shape[1]))
+        for position, slot in enumerate(self.slots[rows].tolist()):
+            np.matmul(self._gather(store.column(slot)), b, out=out[position])
+        return out
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
@@ -110,7 +114,7 @@ class StoredOperator:
         """Return sum_i k(x, x_i) coefficients_i for each row x of X."""
         raise NotImplementedError
 
-    def without(self, gone: IntArray, X: Matrix) -> StoredOperator:
+    def without(self, gone: IntArray, X: Features) -> StoredOperator:
         """Return the operator of the rows without those `gone`, X, on the same store."""
         raise NotImplementedError
 

@@ -99,7 +99,7 @@ class Searching(Updating):
         if not self._is_precomputed:
             return features(rows, held)
         if rows.n_columns:
-            return rows.base[np.ix_(held, held)]
+            return rows.X[np.ix_(held, held)]
         # A model that is fitted again: its operator has K, of these very rows.
         everyone = np.arange(held.size)
         return self._state.problem.operator.block(everyone, everyone)
