@@ -97,7 +97,7 @@ class TestDamage:
 
     @pytest.fixture(autouse=True)
     def the_same_rows_looked_at(self, monkeypatch):
-        """Draw the row that is looked at between repairs the same way in every run: one in many sees nothing."""
+        """Draw the row that is looked at between repairs the same way each time: one in many sees nothing."""
         monkeypatch.setattr(steps, "_RANDOM", random.Random(0))
 
     @pytest.mark.parametrize("requests", [0, 7], ids=["Cholesky", "inverse"])
