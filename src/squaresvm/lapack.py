@@ -141,7 +141,7 @@ def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
     array([[ 0.5  ],
            [-0.125]])
     """
-    m, order = lower.shape[0], np.argsort(columns)
+    m, order = lower.shape[0], np.argsort(columns, kind="stable")
     ascending = columns[order]
     sorted_out = np.zeros((m, columns.size), order="F")
     sorted_out[ascending, np.arange(columns.size)] = 1.0
@@ -151,6 +151,8 @@ def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
         if begun.size:
             _solve_at_once(lower[start:stop, start:stop], begun[start:stop], "left", False)
             subtract_product(begun[stop:], lower[stop:, start:stop], begun[start:stop])
+    if np.array_equal(ascending, columns):
+        return sorted_out
     out = np.empty_like(sorted_out)
     out[:, order] = sorted_out
     return out

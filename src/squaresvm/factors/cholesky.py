@@ -226,12 +226,14 @@ class CholeskyFactor:
         columns = self._columns(gone)
         beta = solution.beta
         assert beta is not None
-        bordered, beside = columns, np.zeros(gone.size)
+        corner, beside = columns[gone], np.zeros(gone.size)
         if not self.bias.is_absent:
             beside = self.ones[gone] / self._schur
-            bordered = columns - self.ones[:, None] * beside
-        pivots = solve_definite(bordered[gone], beta[positions])
-        inverse_root = triangular_inverse(lower_root(columns[gone]))
+        # The columns of N itself are those of N0 less u beside'.
+        pivots = solve_definite(corner - self.ones[gone, None] * beside, beta[positions])
+        moved = _few_columns(columns, pivots)
+        moved -= _few_columns(self.ones[:, None], (beside @ pivots)[None])
+        inverse_root = triangular_inverse(lower_root(corner))
         correction = _few_columns(columns, inverse_root.T)
         shrunk = self.ones - _few_columns(correction, inverse_root @ self.ones[gone, None])[:, 0]
         shrunk[gone] = 0.0
@@ -241,7 +243,7 @@ class CholeskyFactor:
         slots, emptied = dropped(self.slots, positions), np.concatenate([self.emptied, gone])
         factor = replace(self, slots=slots, ridge=ridge, ones=shrunk, signs=signs, emptied=emptied)
         # take: plain indexing of a column takes several times as long.
-        left = dropped(beta - _few_columns(bordered, pivots).take(self.slots, axis=0), positions)
+        left = dropped(beta - moved.take(self.slots, axis=0), positions)
         return factor, Solution(beta=left, bias=solution.bias - beside @ pivots, factor=factor)
 
     def append(

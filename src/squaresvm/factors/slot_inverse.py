@@ -121,19 +121,17 @@ class SlotInverse:
 
     def columns(self, slots: IntArray, size: int, extent: int) -> FloatArray:
         """Return columns of what the room stands for over `extent` slots, of shape (size, k)."""
+        room, within = self.store.room(extent), np.flatnonzero(slots < extent)
+        if self.form is Form.CHOLESKY and extent == size:
+            return _inverse_columns(room, slots)
         out = np.zeros((size, slots.size), order="F")
-        within = np.flatnonzero(slots < extent)
         if self.form is Form.INVERSE:
-            room = self.store.room(extent)
             for position in within:
                 slot = slots[position]
                 out[:slot, position] = room[slot, :slot]
                 out[slot:extent, position] = room[slot:, slot]
             return out
-        room = self.store.room(extent)
-        part = inverse_columns(room, slots[within])
-        solve_triangular_in_place(room, part, transpose=True)
-        out[:extent, within] = part
+        out[:extent, within] = _inverse_columns(room, slots[within])
         return out
 
     def serve(self, extent: int) -> None:
@@ -240,6 +238,13 @@ class SlotInverse:
         self.reserve(size)
         self.pending[:size, start:stop] = columns
         self.pending[size:, start:stop] = 0.0
+
+
+def _inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
+    """Return columns of inv(L L')."""
+    out = inverse_columns(lower, columns)
+    solve_triangular_in_place(lower, out, transpose=True)
+    return out
 
 
 def _zero(room: FloatArray, slots: IntArray) -> None:
