@@ -30,7 +30,6 @@ __all__ = [
     "product",
     "real",
     "routine",
-    "subtract_product",
     "symmetric_product",
 ]
 
@@ -118,11 +117,25 @@ def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0
     if c.size == 0 or a.shape[1] == 0:
         return
     flag_a, pa, lda = operand(a)
+    if c.shape[1] == 1:
+        sizes = a.shape if flag_a.value == b"N" else a.shape[::-1]
+        rows, columns = integer(sizes[0]), integer(sizes[1])
+        routine("dgemv")(
+            ctypes.byref(flag_a), rows, columns, real(alpha), pa, lda, *_vector(b), real(1.0), *_vector(c)
+        )
+        return
     flag_b, pb, ldb = operand(b)
     pc, ldc = matrix(c)
     flags = (ctypes.byref(flag_a), ctypes.byref(flag_b))
-    sizes = (integer(c.shape[0]), integer(c.shape[1]), integer(a.shape[1]))
-    routine("dgemm")(*flags, *sizes, real(alpha), pa, lda, pb, ldb, real(1.0), pc, ldc)
+    extents = (integer(c.shape[0]), integer(c.shape[1]), integer(a.shape[1]))
+    routine("dgemm")(*flags, *extents, real(alpha), pa, lda, pb, ldb, real(1.0), pc, ldc)
+
+
+def _vector(x: FloatArray) -> tuple[Any, Any]:
+    """Return the address of one column, and the distance between its values."""
+    if x.dtype != np.float64 or (x.strides[0] <= 0 and x.shape[0] > 1):
+        raise TypeError("expected a float64 array that runs forwards")
+    return ctypes.c_void_p(x.ctypes.data), integer(x.strides[0] // 8 if x.shape[0] > 1 else 1)
 
 
 def operand(a: FloatArray) -> tuple[Any, Any, Any]:
@@ -192,26 +205,3 @@ def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArra
     n = integer(b.shape[1])
     routine("dsymm")(char("L"), uplo, m, n, real(1.0), pa, lda, pb, ldb, real(0.0), pc, ldc)
     return out
-
-
-def subtract_product(y: FloatArray, a: FloatArray, x: FloatArray) -> None:
-    """Subtract a x from y; `a` may be the transpose of a column-major part."""
-    if x.shape[1] != 1 or a.size == 0:
-        multiply_add(y, a, x, alpha=-1.0)
-        return
-    flag, pointer, leading = operand(a)
-    sizes = a.shape if flag.value == b"N" else a.shape[::-1]
-    px, py, one = ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), integer(1)
-    arguments = (
-        integer(sizes[0]),
-        integer(sizes[1]),
-        real(-1.0),
-        pointer,
-        leading,
-        px,
-        one,
-        real(1.0),
-        py,
-        one,
-    )
-    routine("dgemv")(ctypes.byref(flag), *arguments)

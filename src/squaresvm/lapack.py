@@ -12,9 +12,9 @@ from squaresvm.blas import (
     integer,
     matrix,
     multiply_add,
+    product,
     real,
     routine,
-    subtract_product,
 )
 from squaresvm.typing import FloatArray, IntArray
 
@@ -150,7 +150,7 @@ def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
         begun = sorted_out[:, : np.searchsorted(ascending, stop)]
         if begun.size:
             _solve_at_once(lower[start:stop, start:stop], begun[start:stop], "left", False)
-            subtract_product(begun[stop:], lower[stop:, start:stop], begun[start:stop])
+            multiply_add(begun[stop:], lower[stop:, start:stop], begun[start:stop], alpha=-1.0)
     if np.array_equal(ascending, columns):
         return sorted_out
     out = np.empty_like(sorted_out)
@@ -169,10 +169,10 @@ def _solve_vector(lower: FloatArray, x: FloatArray, transpose: bool) -> None:
     for panel in reversed(panels) if transpose else panels:
         rest = slice(panel.stop, m)
         if transpose:
-            subtract_product(x[panel], lower[rest, panel].T, x[rest])
+            multiply_add(x[panel], lower[rest, panel].T, x[rest], alpha=-1.0)
         _solve_at_once(lower[panel, panel], x[panel], "left", transpose)
         if not transpose:
-            subtract_product(x[rest], lower[rest, panel], x[panel])
+            multiply_add(x[rest], lower[rest, panel], x[panel], alpha=-1.0)
 
 
 def _solve_at_once(lower: FloatArray, rhs: FloatArray, side: str, transpose: bool) -> None:
@@ -232,9 +232,9 @@ def invert_cholesky_in_place(lower: FloatArray, panel: int | None = None) -> Non
         diagonal = lower[start:stop, start:stop]
         for left in range(0, start, panel):
             right = min(left + panel, start)
-            block = np.asfortranarray(np.tril(diagonal).T @ lower[start:stop, left:right])
+            block = product(np.tril(diagonal).T, lower[start:stop, left:right])
             if stop < m:
-                block += below.T @ lower[stop:, left:right]
+                multiply_add(block, below.T, lower[stop:, left:right])
             lower[start:stop, left:right] = block
         _lapack_triangle("dlauum", diagonal)
         if stop < m:

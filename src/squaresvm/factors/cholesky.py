@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy.linalg
 
-from squaresvm.blas import product
+from squaresvm.blas import multiply_add, product
 from squaresvm.dropping import dropped
 from squaresvm.factors.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
@@ -115,7 +115,7 @@ class CholeskyFactor:
         """Return N0 rhs, by slots; what stands in empty slots is of no meaning."""
         out = self.inverse.solve(rhs, self.extent)
         if self.signs.size:
-            self._add_corrections(out, self._pending.T @ rhs)
+            self._add_corrections(out, product(self._pending.T, rhs))
         empty = ~_mask(self.slots, self.size)
         out[empty] = 0.0
         return out
@@ -134,7 +134,7 @@ class CholeskyFactor:
         if signed.shape[1] == 1:
             out[:, 0] += self.inverse.corrections(signed)[: self.size]
         else:
-            out += self._pending @ signed
+            multiply_add(out, self._pending, signed)
 
     def _scatter(self, b: FloatArray) -> FloatArray:
         out = np.zeros((self.size, b.shape[1]), order="F")
@@ -280,8 +280,8 @@ class CholeskyFactor:
             v[: self.extent] = self.inverse.other_half(half)
         else:
             v = grown._inner(by_slot)
-        schur = corner - cross.T @ v[self.slots]
-        d = 1.0 - cross.T @ self.ones[self.slots]
+        schur = corner - product(cross.T, v[self.slots])
+        d = 1.0 - product(cross.T, self.ones[self.slots, None])[:, 0]
         beta = solution.beta
         assert beta is not None
         old, beside, bordered = v[self.slots], np.zeros(slots.size), schur
@@ -292,7 +292,7 @@ class CholeskyFactor:
         new = solve_definite(bordered, shortfall)
         root = lower_root(schur)
         fresh = scipy.linalg.cho_solve((root, True), d)
-        ones = grown.ones - v @ fresh
+        ones = grown.ones - product(v, fresh[:, None])[:, 0]
         ones[slots] = fresh
         factor = replace(grown, slots=np.concatenate([self.slots, slots]), ones=ones)
         if half is not None:
@@ -302,7 +302,7 @@ class CholeskyFactor:
             v[slots] -= np.eye(slots.size)
             correction = product(v, triangular_inverse(root).T)
             factor = replace(factor, signs=factor._corrected(correction, 1.0))
-        joined = np.vstack([beta - old @ new, new])
+        joined = np.vstack([beta - product(old, new), new])
         return factor, Solution(beta=joined, bias=solution.bias + beside @ new, factor=factor)
 
     def _grown(self, slots: IntArray, new_ridge: FloatArray) -> CholeskyFactor:

@@ -61,7 +61,7 @@ class LinearOperator:
 
     def matmul(self, b: FloatArray) -> FloatArray:
         """Return Z (Z' b)."""
-        return np.asarray(self.X @ (self.X.T @ b), dtype=np.float64)
+        return _product(self.X, _product(self.X.T, b))
 
     def magnitude(self, b: FloatArray) -> FloatArray:
         """Return sum_j |K_ij b_j| in the rows where |Z| |Z|' |b| is largest, 0 in the others.
@@ -81,7 +81,7 @@ class LinearOperator:
 
     def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
         """Return K[rows] b, for a few rows."""
-        return np.asarray(self.X[rows] @ (self.X.T @ b), dtype=np.float64)
+        return _product(self.X[rows], _product(self.X.T, b))
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
@@ -93,4 +93,9 @@ class LinearOperator:
 
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return X Z' coefficients."""
-        return np.asarray(X @ (self.X.T @ coefficients), dtype=np.float64)
+        return _product(X, _product(self.X.T, coefficients))
+
+
+def _product(X: Matrix, b: FloatArray) -> FloatArray:
+    """Return X b in float64, by the BLAS of the factors: another one's threads would stand in its way."""
+    return inner_products(X, b.T)
