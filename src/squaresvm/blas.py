@@ -146,10 +146,7 @@ def operand(a: FloatArray) -> tuple[Any, Any, Any]:
 
 
 def product(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return a b, Fortran-ordered, by the same BLAS as the factorisations.
-
-    NumPy brings a BLAS of its own, whose threads go on spinning for a while after each product: between two
-    LAPACK calls that would cost several times the product itself.
+    """Return a b, Fortran-ordered, by the same BLAS as the factorisations; see :mod:`squaresvm.multiplying`.
 
     Parameters
     ----------

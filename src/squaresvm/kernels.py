@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import manhattan_distances
 from sklearn.utils.extmath import row_norms
 
-from squaresvm.blas import product
+from squaresvm.multiplying import times
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "scale_gamma"]
@@ -46,13 +46,7 @@ def inner_products(X: Matrix, Z: Matrix) -> FloatArray:
             return np.asarray(X @ np.asarray(dense, dtype=np.float64).T, dtype=np.float64)
         sparse = X @ Z.T
         return np.asarray(sparse.toarray() if sp.issparse(sparse) else sparse, dtype=np.float64)
-    return product(_regular(X), _regular(Z).T)
-
-
-def _regular(X: Matrix) -> FloatArray:
-    """Return dense rows in float64, row- or column-major: a slice of columns is neither."""
-    dense = np.asarray(X, dtype=np.float64)
-    return dense if 8 in dense.strides and min(dense.strides) > 0 else np.ascontiguousarray(dense)
+    return times(X, Z.T)
 
 
 def squared_norms(X: Matrix) -> FloatArray:

@@ -28,6 +28,7 @@ import numpy as np
 from squaresvm.family import Bias, Loss
 from squaresvm.linear import LinearProblem, MemoryPieces, Verdict
 from squaresvm.linear.problem import ROUNDING
+from squaresvm.multiplying import times
 from squaresvm.operators import Operator
 from squaresvm.solution import Certificate, Outcome, Solution, Status
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
@@ -112,7 +113,7 @@ class Problem:
     def decision(self, solution: Solution) -> FloatArray:
         """Return f at the rows, of shape (m, k)."""
         if solution.primal is not None:
-            return np.asarray(self._features @ solution.primal) + solution.bias
+            return times(self._features, solution.primal) + solution.bias
         assert solution.beta is not None
         return self.operator.matmul(solution.beta) + solution.bias
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from squaresvm.estimators.state import State
+from squaresvm.multiplying import times
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, Matrix
 
@@ -59,7 +60,8 @@ class Decider:
         """Return f at each row, of shape (rows, k)."""
         if self.state is not None:
             return self.state.decision(X)
-        return np.asarray(X @ self.w, dtype=np.float64) + self.bias
+        assert self.w is not None
+        return times(X, self.w) + self.bias
 
 
 @dataclass(frozen=True, eq=False)

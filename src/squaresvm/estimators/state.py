@@ -17,6 +17,7 @@ from squaresvm.choose import choose, wants_rows
 from squaresvm.estimators.telling import Teller
 from squaresvm.kernels import Kernel
 from squaresvm.labels import two_labels
+from squaresvm.multiplying import times
 from squaresvm.operators import (
     DenseOperator,
     LinearOperator,
@@ -155,7 +156,7 @@ class State:
         if self.solution.primal is not None or not self.settings.is_linear:
             return self.solution.primal
         assert self.solution.beta is not None
-        return np.asarray(self.rows.take(self.held).T @ self.solution.beta)
+        return times(self.rows.take(self.held).T, self.solution.beta)
 
     @cached_property
     def expansion(self) -> FloatArray:
@@ -179,7 +180,7 @@ class State:
     def decision(self, X: Matrix) -> FloatArray:
         """Return f at new rows, of shape (rows, k)."""
         if self.primal is not None:
-            return np.asarray(X @ self.primal, dtype=np.float64) + self.solution.bias
+            return times(X, self.primal) + self.solution.bias
         if self.settings.kernel is None:
             if X.shape[1] != self.rows.count:
                 raise ValueError(

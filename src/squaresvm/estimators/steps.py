@@ -14,6 +14,7 @@ from squaresvm.dropping import dropped
 from squaresvm.estimators.state import State
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
+from squaresvm.multiplying import times
 from squaresvm.operators import LinearOperator, Operator, ProximalOperator, StoredOperator
 from squaresvm.pieces import Features
 from squaresvm.problem import Loss, Problem
@@ -165,7 +166,7 @@ class FactorStep(_StepBase):
     ) -> tuple[CholeskyFactor, Solution]:
         beta = self.solution.beta
         assert beta is not None
-        shortfall = targets - cross.T @ beta - self.solution.bias
+        shortfall = targets - times(cross.T, beta) - self.solution.bias
         return factor.append(slots, cross, corner, 1.0 / costs, shortfall, self.solution)
 
     def _settle(self, factor: CholeskyFactor | None, same_classes: bool) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from squaresvm.estimators.state import State, encode
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.linear.products import is_wide
+from squaresvm.multiplying import times
 from squaresvm.problem import Loss
 from squaresvm.rows import Rows
 from squaresvm.solution import Solution
@@ -99,4 +100,4 @@ def _sampled_residual(state: State, factor: MomentsFactor) -> float:
     Z: Matrix = state.rows.take(np.unique(rows))
     scale = 1.0 if state.classes is not None else float(np.abs(state.rows.y[rows]).max()) or 1.0
     size = state.settings.C * state.rows.count
-    return float(max(np.abs(np.asarray(Z @ gw)).max() / scale, np.abs(gb).max() / size))
+    return float(max(np.abs(times(Z, gw)).max() / scale, np.abs(gb).max() / size))

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from squaresvm.factors.jitter import cholesky_with_jitter
 from squaresvm.family import Bias
 from squaresvm.lapack import solve_triangular_in_place
+from squaresvm.multiplying import gram, times
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
@@ -86,7 +87,7 @@ class Moments:
         stays_sparse = sp.issparse(Z) and Z.nnz < _DENSE_SHARE * Z.shape[0] * n
         total = float(costs.sum())
         share = costs / total if total > 0 else costs
-        mean, target = np.asarray(Z.T @ share), share @ targets
+        mean, target = times(Z.T, share), share @ targets
         scatter, response = np.zeros((n, n)), np.zeros((n, targets.shape[1]))
         spread = costs @ np.square(targets - target)
         for part in row_blocks(Z.shape[0], n, _BLOCK_BYTES):
@@ -98,8 +99,8 @@ class Moments:
                 root = np.sqrt(weight)
                 scaled = (block.toarray() if sp.issparse(block) else block) - mean
                 scaled *= root
-                scatter += scaled.T @ scaled  # One array with itself: half of the products.
-                response += scaled.T @ (root * deviation)
+                scatter += gram(scaled)
+                response += times(scaled.T, root * deviation)
         if stays_sparse:
             scatter -= total * np.outer(mean, mean)
         return cls(total, mean, scatter, target, response, spread)

@@ -100,7 +100,10 @@ class MemoryPieces:
         rows = self._many if getattr(task, "forms_squares", False) else self._few
         starts = range(0, self.n_rows, rows)
         if len(starts) == 1:
-            yield task(self._piece(0, rows))
+            # So small that threads inside the products cost more time than they save.
+            with threads_for_blas():
+                result = task(self._piece(0, rows))
+            yield result
             return
         jobs = (partial(_run, task, self._piece, start, rows) for start in starts)
         if self._compiled:

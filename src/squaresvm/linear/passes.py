@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from squaresvm.factors import Moments
 from squaresvm.family import Loss
+from squaresvm.multiplying import times
 from squaresvm.typing import BoolArray, FloatArray, Matrix
 
 #: Chosen rows are better gone through by compiled loops than copied for BLAS where many, of few features.
@@ -132,9 +133,9 @@ class Evaluate:
 
             return compiled_pieces.evaluate(piece, self.loss, self.w, self.b)
         Z = in_float64(piece.Z)
-        xi = slack(piece.targets, np.asarray(Z @ self.w) + self.b, self.loss)
+        xi = slack(piece.targets, times(Z, self.w) + self.b, self.loss)
         beta = piece.costs[:, None] * xi
-        sums = Sums(np.einsum("ij,ij->j", beta, xi), np.asarray(Z.T @ beta), beta.sum(axis=0))
+        sums = Sums(np.einsum("ij,ij->j", beta, xi), times(Z.T, beta), beta.sum(axis=0))
         return sums, np.ones(xi.shape, dtype=bool) if self.loss is Loss.SQUARED else xi != 0.0
 
 
@@ -260,8 +261,8 @@ class Along:
     def __call__(self, piece: Piece) -> Slopes:
         """Return the sums over one block: growth of shape (k,), bends of shape (q, k)."""
         Z, y = in_float64(piece.Z), piece.targets
-        margin = 1.0 - y * (np.asarray(Z @ self.w) + self.b)
-        change = y * (np.asarray(Z @ self.dw) + self.db)
+        margin = 1.0 - y * (times(Z, self.w) + self.b)
+        change = y * (times(Z, self.dw) + self.db)
         active = margin > 0.0
         pull = piece.costs[:, None] * change
         growth = np.einsum("ij,ij,ij->j", pull, change, active)
@@ -332,7 +333,7 @@ class Verify:
             return compiled_pieces.verify(piece, self)
         Z, y, costs = in_float64(piece.Z), piece.targets, piece.costs[:, None]
         k = y.shape[1]
-        both = np.asarray(Z @ np.hstack([self.at.w, self.in_w - self.at.w]))
+        both = times(Z, np.hstack([self.at.w, self.in_w - self.at.w]))
         decision = both[:, :k] + self.at.b
         xi = slack(y, decision, self.at.loss)
         beta = costs * xi
@@ -382,7 +383,7 @@ class Verify:
         above, loss_up = none, np.zeros(size.size)
         positive = np.maximum(beta, 0.0)
         if self.needs_sides:
-            above = np.asarray(Z.T @ positive)
+            above = times(Z.T, positive)
             loss_up = np.einsum("ij,ij->j", positive, xi)
         return Weighing(
             size, rounding, above, positive.sum(axis=0), loss_up, ridge, column, piece.targets.shape[0]
@@ -414,12 +415,12 @@ class Magnitude:
     def __call__(self, piece: Piece) -> Reach:
         """Return the sums over one block."""
         Z, w, b = in_float64(piece.Z), self.at.w, self.at.b
-        xi = slack(piece.targets, np.asarray(Z @ w) + b, self.at.loss)
+        xi = slack(piece.targets, times(Z, w) + b, self.at.loss)
         size, costs = abs(Z), piece.costs[:, None]
-        terms = np.asarray(size @ np.abs(w)) + np.abs(b) + np.abs(piece.targets)
+        terms = times(size, np.abs(w)) + np.abs(b) + np.abs(piece.targets)
         rounded = np.where(xi != 0.0, costs * terms, 0.0)
         squares = size.multiply(size) if sp.issparse(size) else size * size
-        return Reach(np.asarray(size.T @ (costs * np.abs(xi))), np.asarray(squares.T @ rounded**2))
+        return Reach(times(size.T, costs * np.abs(xi)), times(squares.T, rounded**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,6 +434,6 @@ class Largest:
     def __call__(self, piece: Piece) -> FloatArray:
         """Return the largest of one block, of shape (k,)."""
         Z = in_float64(piece.Z)
-        xi = slack(piece.targets, np.asarray(Z @ self.at.w) + self.at.b, self.at.loss)
+        xi = slack(piece.targets, times(Z, self.at.w) + self.at.b, self.at.loss)
         alone = np.abs(xi) + np.abs(self.at.b) + np.abs(piece.targets)
-        return np.asarray((np.asarray(abs(Z) @ self.reach) + self.unit * alone).max(axis=0))
+        return np.asarray((times(abs(Z), self.reach) + self.unit * alone).max(axis=0))

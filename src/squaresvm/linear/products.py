@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from squaresvm.family import Loss
 from squaresvm.linear.passes import Evaluate, Piece, Sums, Totals, in_float64, slack
+from squaresvm.multiplying import times
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [
@@ -121,8 +122,8 @@ def _outline(sums: Sums, piece: Piece, active: BoolArray) -> Outline:
         sums.in_b,
         active.sum(axis=0, dtype=np.float64),
         weights.sum(axis=0),
-        np.asarray(Z.T @ weights),
-        np.asarray(squared(Z).T @ weights),
+        times(Z.T, weights),
+        times(squared(Z).T, weights),
     )
 
 
@@ -162,7 +163,7 @@ class Sides:
             return None
         if self.held is not None:
             return self.held[piece.first : piece.first + piece.costs.size, columns]
-        decision = np.asarray(in_float64(piece.Z) @ self.at.w[:, columns]) + self.at.b[columns]
+        decision = times(in_float64(piece.Z), self.at.w[:, columns]) + self.at.b[columns]
         return slack(piece.targets[:, columns], decision, self.at.loss) != 0.0
 
 
@@ -197,9 +198,9 @@ class Multiply:
         if self.columns.size == 1 and _is_worth_compiling(piece):
             return Product(self._compiled(piece, active))
         Z = in_float64(piece.Z)
-        along = np.asarray(Z @ self.V) - self.shift
+        along = times(Z, self.V) - self.shift
         along *= piece.costs[:, None] if active is None else piece.costs[:, None] * active
-        return Product(np.asarray(Z.T @ along))
+        return Product(times(Z.T, along))
 
     def _compiled(self, piece: Piece, active: BoolArray | None) -> FloatArray:
         from squaresvm.linear.compiled_products import multiply_rows, multiply_sparse

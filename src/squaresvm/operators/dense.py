@@ -6,6 +6,7 @@ import numpy as np
 
 from squaresvm.dropping import dropped
 from squaresvm.kernels import Kernel
+from squaresvm.multiplying import times
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.stored import StoredOperator
 from squaresvm.pieces import Features, Pieces
@@ -48,7 +49,7 @@ class DenseOperator(StoredOperator):
             rows, coefficients = rows[used], coefficients[used]
         out = np.zeros((X.shape[0], coefficients.shape[1]))
         for part in row_blocks(X.shape[0], used.size) if used.size else []:
-            out[part] = self.kernel(X[part], rows) @ coefficients
+            out[part] = times(self.kernel(X[part], rows), coefficients)
         return out
 
     def without(self, gone: IntArray, X: Features) -> DenseOperator:

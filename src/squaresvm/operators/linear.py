@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from squaresvm.kernels import Kernel, inner_products
+from squaresvm.multiplying import times
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.single import SingleKernel
@@ -61,7 +62,7 @@ class LinearOperator:
 
     def matmul(self, b: FloatArray) -> FloatArray:
         """Return Z (Z' b)."""
-        return _product(self.X, _product(self.X.T, b))
+        return times(self.X, times(self.X.T, b))
 
     def magnitude(self, b: FloatArray) -> FloatArray:
         """Return sum_j |K_ij b_j| in the rows where |Z| |Z|' |b| is largest, 0 in the others.
@@ -69,7 +70,7 @@ class LinearOperator:
         All rows would cost as much as K itself, and only the largest value is of interest.
         """
         size = np.abs(b)
-        bound = abs(self.X) @ (abs(self.X).T @ size)
+        bound = times(abs(self.X), times(abs(self.X).T, size))
         total = np.zeros_like(b)
         count = min(_EXACT_ROWS, self.n_rows)
         for column in range(b.shape[1]):
@@ -81,7 +82,7 @@ class LinearOperator:
 
     def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
         """Return K[rows] b, for a few rows."""
-        return _product(self.X[rows], _product(self.X.T, b))
+        return times(self.X[rows], times(self.X.T, b))
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
@@ -93,9 +94,4 @@ class LinearOperator:
 
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return X Z' coefficients."""
-        return _product(X, _product(self.X.T, coefficients))
-
-
-def _product(X: Matrix, b: FloatArray) -> FloatArray:
-    """Return X b in float64, by the BLAS of the factors: another one's threads would stand in its way."""
-    return inner_products(X, b.T)
+        return times(X, times(self.X.T, coefficients))

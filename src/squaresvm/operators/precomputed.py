@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from squaresvm.dropping import dropped
+from squaresvm.multiplying import times
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
 from squaresvm.pieces import Features
@@ -73,7 +74,7 @@ class PrecomputedOperator(StoredOperator):
 
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return X coefficients: the columns of X are the kernel values with the rows held."""
-        return np.asarray(X @ coefficients, dtype=np.float64)
+        return times(X, coefficients)
 
     def without(self, gone: IntArray, X: Features) -> PrecomputedOperator:
         """Return the operator of the rest, on the same store; X is of no use here."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from squaresvm.factors import CholeskyFactor, MomentsFactor
 from squaresvm.linear import LinearProblem
+from squaresvm.operators.threads import threads_for_blas
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
 
@@ -64,7 +65,8 @@ class Direct:
     ) -> Solution:
         """Return the solution, refined as long as that pays; `start` is of no use here."""
         if problem.operator.features is not None:
-            return by_sums(problem.linear, _ENOUGH * tol)
+            with threads_for_blas():
+                return by_sums(problem.linear, _ENOUGH * tol)
         operator = problem.operator
         factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
         solution = factor.solve(problem.targets)

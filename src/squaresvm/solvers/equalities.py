@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from squaresvm.blas import product
 from squaresvm.factors import CholeskyFactor
+from squaresvm.multiplying import times
 from squaresvm.operators import SubsetOperator
 from squaresvm.problem import Problem
 from squaresvm.solution import Solution
@@ -137,7 +137,7 @@ class EqualitySystem:
         self._operator, cross, corner = self._operator.grown(rows)
         beta = self._solution.beta
         assert beta is not None
-        shortfall = self.problem.targets[rows] - product(cross.T, beta) - self._solution.bias
+        shortfall = self.problem.targets[rows] - times(cross.T, beta) - self._solution.bias
         ridge, slots = self.problem.ridge[rows], self._operator.slots[-rows.size :]
         self._factor, self._solution = self._factor.append(
             slots, cross, corner, ridge, shortfall, self._solution

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.multiplying import times
 from squaresvm.operators.blocks import row_blocks
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
@@ -184,7 +185,7 @@ class _Linear:
         self._w, self._b = np.zeros((self._Z.shape[1], 1)), np.zeros(1)
 
     def image(self, beta: FloatArray) -> FloatArray:
-        return np.asarray(self._Z @ (self._Z.T @ beta)) + (
+        return times(self._Z, times(self._Z.T, beta)) + (
             self._problem.ridge * beta + beta.sum() / self._problem.bias.penalty
         )
 
@@ -200,13 +201,13 @@ class _Linear:
 
     def _count(self, rows: slice, sums: FloatArray, total: FloatArray) -> None:
         weighted = (self._costs[rows] * self._z[rows])[:, None]
-        sums += np.asarray(self._Z[rows].T @ weighted)
+        sums += times(self._Z[rows].T, weighted)
         total += weighted.sum()
 
     def advance(self, move: Callable[[FloatArray, FloatArray, slice], FloatArray]) -> None:
         total, sums = np.zeros(1), np.zeros((self._Z.shape[1], 1))
         for rows in self._blocks():
-            fitted = np.asarray(self._Z[rows] @ self._w)[:, 0] + self._b[0]
+            fitted = times(self._Z[rows], self._w)[:, 0] + self._b[0]
             beta = self._costs[rows] * (self._z[rows] - fitted)
             self._z[rows] = move(self._z[rows], beta, rows)
             self._count(rows, sums, total)

@@ -11,6 +11,8 @@ import numpy as np
 from squaresvm.family import Loss
 from squaresvm.linear import LinearProblem, MemoryPieces, Point
 from squaresvm.linear.products import is_wide
+from squaresvm.multiplying import times
+from squaresvm.operators.threads import threads_for_blas
 from squaresvm.problem import Problem
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.equalities import EqualitySystem
@@ -103,12 +105,15 @@ class Newton:
         limit = _MAX_ITER if max_iter is None else max_iter
         Z = problem.operator.features
         assert Z is not None
-        if start is not None and start.primal is None:
-            start = Solution(primal=np.asarray(Z.T @ start.beta), bias=start.bias)
-        found = search(problem.linear, tol, limit, Monitor(self.callback, self.trace), start)
-        if found.outcome is not Outcome.FINISHED:
-            return found
-        return _polished(problem, found, tol)
+        if start is not None and start.beta is not None:
+            start = Solution(primal=times(Z.T, start.beta), bias=start.bias)
+        # Passes share out blocks of rows, where those are many. Threads inside the products of few rows, and
+        # in the factors of small systems between them, would wait for one another more than they work.
+        with threads_for_blas():
+            found = search(problem.linear, tol, limit, Monitor(self.callback, self.trace), start)
+            if found.outcome is not Outcome.FINISHED:
+                return found
+            return _polished(problem, found, tol)
 
 
 def search(

@@ -15,6 +15,7 @@ from squaresvm.family import Loss
 from squaresvm.linear import LinearProblem, Point
 from squaresvm.linear.passes import in_float64
 from squaresvm.linear.products import Outline, Sides, squared
+from squaresvm.multiplying import times
 from squaresvm.solvers.newton_hessian import Step
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
@@ -186,7 +187,7 @@ class ProductHessian:
         at = min(column, self._diagonal.shape[1] - 1)
         diagonal, pull = self._diagonal[:, at], self._pull[:, at]
         Z = in_float64(Z)
-        squares = np.asarray(squared(Z) @ (1.0 / diagonal)) - 2.0 * np.asarray(Z @ (pull / diagonal))
+        squares = times(squared(Z), 1.0 / diagonal) - 2.0 * times(Z, pull / diagonal)
         size = np.maximum(squares + (pull / diagonal) @ pull, 0.0) + 1.0 / self._weight[at]
         mean = np.clip(self._freedom[at] / max(self.outline.count[at], 1.0), 0.0, _MOST)
         return _scaled(costs * size, float(mean)) / costs
