@@ -15,6 +15,7 @@ import problems
 from squaresvm import RLSSVC, LagrangianSVC, Status
 
 M = 30
+LIMIT = 100_000
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +31,20 @@ def small_problem():
     return K, problems.signs(X), 5.0 * problems.weights_of("mixed", M)
 
 
+@pytest.mark.parametrize("beyond", [1.0, 1.25, 1.9])
 @pytest.mark.parametrize("A", [0.3, oracle.NONE], ids=["penalised", "none"])
-def test_single_updates_end_at_the_optimum(compiled, A):
+def test_single_updates_end_at_the_optimum(compiled, A, beyond):
     K, y, costs = small_problem()
     inverse_A = 0.0 if A == oracle.NONE else 1.0 / A
     beta, gradient, ridge = np.zeros(M), -y, 1.0 / costs
     h = np.diagonal(K) + ridge + inverse_A
+    lengths, reach = beyond / h, np.zeros(M)
     updates, missing = compiled.sesqui_updates(
-        K.ravel(), M, np.arange(M), h, ridge, inverse_A, y, beta, gradient, np.zeros(M), 1e-10, 100_000
+        K.ravel(), M, np.arange(M), h, lengths, ridge, inverse_A, y, beta, gradient, reach, 1e-10, LIMIT
     )
     assert missing == -1
     best = oracle.solve(K, y, costs, oracle.HINGE, A)
-    assert updates < 100_000
+    assert updates < LIMIT
     np.testing.assert_allclose(beta, best.beta, rtol=0, atol=1e-8)
     # The gradient was carried along all the way.
     np.testing.assert_allclose(gradient, K @ beta + beta * ridge + inverse_A * beta.sum() - y, atol=1e-12)
@@ -67,7 +70,7 @@ def test_updates_stop_when_told(compiled):
     beta, ridge = np.zeros(M), 1.0 / costs
     h = np.diagonal(K) + ridge
     done, _ = compiled.sesqui_updates(
-        K.ravel(), M, np.arange(M), h, ridge, 0.0, y, beta, -y, np.zeros(M), 1e-10, 3
+        K.ravel(), M, np.arange(M), h, 1.0 / h, ridge, 0.0, y, beta, -y, np.zeros(M), 1e-10, 3
     )
     assert done == 3
     assert 1 <= np.count_nonzero(beta) <= 3

@@ -225,11 +225,13 @@ class SquareSVM(BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         given = X
-        X, y = validate_data(self, X, y, **self._array_rules(), **self._target_rules())
+        rules = {**self._array_rules(), **self._target_rules()}
+        # Whether a kernel matrix is finite comes to light with its symmetry, without a pass more.
+        X, y = validate_data(self, X, y, ensure_all_finite=not self._is_precomputed, **rules)
         X = canonical_csr(X)
         if self._is_precomputed:
             X = X.toarray() if sp.issparse(X) else X
-            check_symmetric(X)
+            check_symmetric(X, type(self).__name__)
         y = self._check_targets(y)
         count = y.shape[0]
         if sample_weight is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import assert_all_finite
 
 from squaresvm.dropping import dropped
 from squaresvm.multiplying import times
@@ -17,16 +18,47 @@ __all__ = ["PrecomputedOperator", "check_symmetric"]
 
 #: Asymmetry, relative to the largest entry, that is taken for rounding.
 _ASYMMETRY = 1e-8
+#: Difference between K v and K'v, relative to the diagonal, up to which nobody looks any closer.
+_NO_DOUBT = 1e-10
 #: Rows and columns of a tile of K.
 _TILE = 512
 
 
-def check_symmetric(K: FloatArray) -> None:
-    """Raise a ValueError unless K is square and, but for rounding, symmetric."""
+def check_symmetric(K: FloatArray, name: str | None = None) -> None:
+    """Raise a ValueError unless K is finite, square and, but for rounding, symmetric.
+
+    Parameters
+    ----------
+    K : ndarray
+    name : str, optional
+        Of the estimator that it was given to.
+    """
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             f"a precomputed kernel must be a square matrix of the training rows; got shape {K.shape}"
         )
+    if not _is_beyond_doubt(K):
+        assert_all_finite(K, estimator_name=name, input_name="X")
+        _check_tiles(K)
+
+
+def _is_beyond_doubt(K: FloatArray) -> bool:
+    """Return whether K v = K'v for random numbers v: two products, where tiles are read against the grain.
+
+    This is Freivalds' check. Numbers that differ would have to cancel out in every row; one that is not
+    finite is seen for sure.
+    """
+    if K.dtype != np.float64 or K.shape[0] < _TILE:
+        return False
+    rng = np.random.default_rng(0)
+    v = rng.uniform(0.5, 1.0, K.shape[0]) * rng.choice([-1.0, 1.0], K.shape[0])
+    with np.errstate(invalid="ignore", over="ignore"):
+        away = np.abs(times(K, v) - times(K.T, v)).max()
+    return bool(away <= _NO_DOUBT * np.abs(np.diagonal(K)).max())
+
+
+def _check_tiles(K: FloatArray) -> None:
+    """Raise a ValueError unless K is symmetric but for rounding, and say where it is not."""
     allowed: float | None = None
     # Tile by tile, each against its mirror image: both fit the processor's cache. Mostly all are equal, or
     # the first is not.

@@ -76,7 +76,7 @@ def two_updates(
     values: FloatArray,
     stride: int,
     place: IntArray,
-    inverse_h: FloatArray,
+    lengths: FloatArray,
     ridge: FloatArray,
     shift: FloatArray,
     drift: FloatArray,
@@ -88,7 +88,8 @@ def two_updates(
     """Update one signed multiplier at a time, the one of largest violation |r_i|, without bounds.
 
     The matrix is K + diag(ridge) + shift_i - drift_j; `gradient` is its product with beta, less the targets.
-    It is kept up to date, and the next multiplier is found in the same loop.
+    It is kept up to date, and the next multiplier is found in the same loop. A step is minus the gradient
+    times its length: the reciprocal of the diagonal leads to the minimum, less than twice as far is downhill.
     """
     m = beta.size
     violation = np.empty(_CHUNK)
@@ -108,7 +109,7 @@ def two_updates(
             if near < 0 or most < _SHARE * worst:
                 return updates, i
             i = near
-        step = -gradient[i] * inverse_h[i]
+        step = -gradient[i] * lengths[i]
         beta[i] += step
         gradient[i] += step * ridge[i]
         start = place[i] * stride
@@ -134,6 +135,7 @@ def sesqui_updates(
     stride: int,
     place: IntArray,
     h: FloatArray,
+    lengths: FloatArray,
     ridge: FloatArray,
     inverse_A: float,
     y: FloatArray,
@@ -146,6 +148,7 @@ def sesqui_updates(
     """Update one signed multiplier at a time, the one of largest violation, each clipped at zero.
 
     `gradient` is H beta - y, `reach` is h y beta, the other half of the violation; both are kept up to date.
+    Steps are as in `two_updates`.
     """
     m = beta.size
     scratch = np.empty(_CHUNK)
@@ -167,7 +170,7 @@ def sesqui_updates(
             if near < 0 or most < _SHARE * worst:
                 return updates, i
             i = near
-        new = max(0.0, y[i] * (beta[i] - gradient[i] / h[i])) * y[i]
+        new = max(0.0, y[i] * (beta[i] - gradient[i] * lengths[i])) * y[i]
         step = new - beta[i]
         beta[i] = new
         reach[i] = h[i] * y[i] * new

@@ -17,8 +17,8 @@ __all__ = [
     "MEMORY",
     "Descent",
     "Extrapolation",
+    "beside_diagonal",
     "first_steps",
-    "is_near_diagonal",
     "next_rows",
 ]
 
@@ -37,7 +37,7 @@ INDEFINITE = (
 
 
 #: Steps of all multipliers at once, before single updates.
-_FIRST_STEPS = 2
+_FIRST_STEPS = 3
 #: Rows by which K is told to be close to its diagonal.
 _LOOKED_AT = 9
 #: Changes of the gradient, per root of the number of rows, that may be rounding.
@@ -89,13 +89,16 @@ class Extrapolation:
         self._points.clear()
 
 
-def is_near_diagonal(rows: RowCache, inverse_h: FloatArray) -> bool:
-    """Return whether K is at hand, and in most of a few rows no longer beside its diagonal than on it."""
+def beside_diagonal(rows: RowCache, inverse_h: FloatArray) -> float:
+    """Return how long rows of K are beside their diagonal, squared and in units of that of H.
+
+    It is the median of a few rows; NaN where K is not at hand.
+    """
     if np.any(rows.place < 0):
-        return False
+        return float("nan")
     looked_at = np.unique(np.linspace(0, inverse_h.size - 1, _LOOKED_AT).astype(np.intp))
     beside = [rows.row(i) @ rows.row(i) - rows.row(i)[i] ** 2 for i in looked_at.tolist()]
-    return bool(np.median(beside * np.square(inverse_h[looked_at])) < 1.0)
+    return float(np.median(beside * np.square(inverse_h[looked_at])))
 
 
 def first_steps(
@@ -103,8 +106,8 @@ def first_steps(
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield where conjugate steps from the origin, all multipliers at once, lead to, and the gradient there.
 
-    Along the reciprocals of the diagonal, and of exact length. Where K is close to its diagonal, two of them
-    are worth a sweep of single updates, and cost what a few of those do.
+    Along the reciprocals of the diagonal, and of exact length. Where K is close to its diagonal, they are
+    worth a sweep of single updates, and cost what a few of those do.
     """
     beta = way = np.zeros(gradient.size)
     before = 0.0
@@ -163,7 +166,7 @@ class Descent:
         self._plane = Extrapolation()
         self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
-        if not beta.any() and is_near_diagonal(rows, self._inverse_h):
+        if not beta.any() and beside_diagonal(rows, self._inverse_h) < 1.0:
             self._begin()
 
     def _product(self, beta: FloatArray) -> FloatArray:

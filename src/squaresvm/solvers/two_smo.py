@@ -55,7 +55,7 @@ class TwoSmo:
         \beta = v - b\, u, \qquad H u = \mathbf 1, \quad H v = y, \quad
         b = \mathbf 1^\top v \,/\, (A + \mathbf 1^\top u)
 
-    keeps the bias apart, and A does not matter any more. Where K is held and close to its diagonal, two
+    keeps the bias apart, and A does not matter any more. Where K is held and close to its diagonal, three
     conjugate steps of all multipliers at once come first: they are worth a sweep.
 
     An iteration is a sweep: as many updates as there are rows.
