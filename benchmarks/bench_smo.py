@@ -39,7 +39,8 @@ def held(K):
     return operator
 
 
-def compare(title, K, y, A, repeats=5):
+def compare(title, K, y, A, repeats=7):
+    time.sleep(0.5)  # The threads of the BLAS that K was made with go on spinning for a while.
     for loss, (estimator, ours, exact) in PAIRS.items():
         alone, fits = {}, {}
         for solver in (ours, exact):
