@@ -97,7 +97,7 @@ class Subject:
 def sequences(draw):
     """Return what is to happen to a factor: removals, arrivals, repairs, in any order."""
     actions = ["remove", "append", "repair", "rebuild", "invert"]
-    steps = st.tuples(st.sampled_from(actions), st.integers(1, 6), st.integers(0, 10**6))
+    steps = st.tuples(st.sampled_from(actions), st.integers(1, 12), st.integers(0, 10**6))
     return draw(st.sampled_from([*problems.BIASES.values()])), draw(st.lists(steps, min_size=1, max_size=14))
 
 
@@ -199,6 +199,61 @@ class TestForms:
         subject.check()
         subject.factor = subject.factor.repaired()
         subject.check()
+
+
+@every_bias
+class TestHalfway:
+    """Many rows that leave a Cholesky factor at once: their columns are finished when somebody asks."""
+
+    @staticmethod
+    def begun(A):
+        subject = Subject(A, m=40)
+        subject.remove(list(range(3, 27, 2)))
+        assert subject.factor.inverse._halfway == 12
+        return subject
+
+    def test_the_solution_needs_no_more(self, A):
+        subject = self.begun(A)
+        m, N = len(subject.rows), subject.naive.inverse
+        np.testing.assert_allclose(subject.solution.beta, N[:m, :m] @ subject.Y[subject.rows], atol=1e-9)
+        assert subject.factor.inverse._halfway == 12
+
+    @pytest.mark.parametrize("mend", ["repaired", "rebuilt", "wiped", "inverted"])
+    def test_then_mended(self, A, mend):
+        subject = self.begun(A)
+        subject.factor = getattr(subject.factor, mend)()
+        assert subject.factor.inverse._halfway == 0
+        subject.check()
+
+    @pytest.mark.parametrize("count", [1, 12])
+    def test_then_more_rows_leave(self, A, count):
+        subject = self.begun(A)
+        subject.remove(list(range(count)))
+        assert subject.factor.inverse._halfway == 0
+        subject.check()
+
+    def test_then_rows_come(self, A):
+        subject = self.begun(A)
+        subject.append(30)
+        subject.check()
+
+    def test_and_given_up(self, A):
+        """A request that fails leaves its columns behind: those of the next take their place."""
+        subject = Subject(A, m=40)
+        subject.factor.remove(np.arange(10), subject.solution)
+        subject.check()
+        subject.append(5)
+        subject.check()
+        subject.remove([7])
+        subject.check()
+
+    def test_beside_an_extension_that_was_given_up(self, A):
+        subject = Subject(A, m=40)
+        factor, solution, naive = subject.factor, subject.solution, subject.naive
+        subject.append(3)
+        gone = np.arange(9)
+        factor, solution = factor.remove(gone, solution)
+        Naive(naive.H[9:, 9:], naive.Y[9:], A).assert_equal(factor, solution)
 
 
 @every_bias

@@ -20,6 +20,8 @@ __all__ = ["CholeskyFactor"]
 
 #: Rows up to which residuals are taken in extended precision.
 _EXTENDED_ROWS = 500
+#: Rows that leave at once, from which on their columns are left half-way.
+_MANY = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,7 @@ class CholeskyFactor:
 
     @property
     def _pending(self) -> FloatArray:
-        return self.inverse.pending[: self.size, : self.signs.size]
+        return self.inverse.settled_pending()[: self.size, : self.signs.size]
 
     # Products with N0 ------------------------------------------------------------------------------
 
@@ -223,23 +225,30 @@ class CholeskyFactor:
         """
         self.inverse.serve(self.extent)
         gone = self.slots[positions]
-        columns = self._columns(gone)
+        # Many columns are wanted in two sums only. Half-way, as inv(L) E with N0 E = inv(L') inv(L) E, they
+        # cost less than half; the other half waits until a request asks for them.
+        halfway = self._goes_halfway(gone)
+        columns = self.inverse.half_columns(gone, self.extent) if halfway else self._columns(gone)
         beta = solution.beta
         assert beta is not None
-        corner, beside = columns[gone], np.zeros(gone.size)
+        corner = product(columns.T, columns) if halfway else columns[gone]
+        beside = np.zeros(gone.size)
         if not self.bias.is_absent:
             beside = self.ones[gone] / self._schur
         # The columns of N itself are those of N0 less u beside'.
         pivots = solve_definite(corner - self.ones[gone, None] * beside, beta[positions])
-        moved = _few_columns(columns, pivots)
-        moved -= _few_columns(self.ones[:, None], (beside @ pivots)[None])
         inverse_root = triangular_inverse(lower_root(corner))
         correction = _few_columns(columns, inverse_root.T)
-        shrunk = self.ones - _few_columns(correction, inverse_root @ self.ones[gone, None])[:, 0]
+        moved = _few_columns(columns, pivots)
+        lost = _few_columns(correction, inverse_root @ self.ones[gone, None])
+        if halfway:
+            moved, lost = self.inverse.other_half(moved), self.inverse.other_half(lost)
+        moved -= _few_columns(self.ones[:, None], (beside @ pivots)[None])
+        shrunk = self.ones - lost[:, 0]
         shrunk[gone] = 0.0
         ridge = self.ridge.copy()
         ridge[gone] = 1.0
-        signs = self._corrected(correction, -1.0)
+        signs = self._corrected(correction, -1.0, halfway)
         slots, emptied = dropped(self.slots, positions), np.concatenate([self.emptied, gone])
         factor = replace(self, slots=slots, ridge=ridge, ones=shrunk, signs=signs, emptied=emptied)
         # take: plain indexing of a column takes several times as long.
@@ -354,10 +363,15 @@ class CholeskyFactor:
         factor = replace(self, ones=shrunk, is_shifted=True, signs=signs)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
 
-    def _corrected(self, columns: FloatArray, sign: float) -> FloatArray:
+    def _goes_halfway(self, gone: IntArray) -> bool:
+        """Return whether so many rows leave, by a Cholesky factor and nothing else, that half is enough."""
+        only_root = self.inverse.form is Form.CHOLESKY and self.signs.size == 0
+        return only_root and self.extent == self.size and gone.size >= _MANY
+
+    def _corrected(self, columns: FloatArray, sign: float, halfway: bool = False) -> FloatArray:
         """Return the signs of all corrections, after those of `columns` have been put to the others."""
         start = self.signs.size
-        self.inverse.write_pending(start, columns)
+        self.inverse.write_pending(start, columns, halfway)
         return np.concatenate([self.signs, np.full(columns.shape[1], sign)])
 
     def free_slots(self, count: int) -> IntArray:

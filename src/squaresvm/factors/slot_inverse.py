@@ -57,7 +57,8 @@ class SlotInverse:
     version : int
         Counts repairs. A view made before a repair no longer fits.
     pending : ndarray of shape (capacity, 2 * PENDING_LIMIT)
-        Columns v with inv(H) = (what the room holds) + sum of +-v v'.
+        Columns v with inv(H) = (what the room holds) + sum of +-v v'. The first of them may stand half-way,
+        as L'v; `settled_pending` finishes them.
     """
 
     def __init__(self, store: KernelStore) -> None:
@@ -67,6 +68,7 @@ class SlotInverse:
         self.version = 0
         self.jitter = 0.0
         self._served = 0
+        self._halfway, self._halfway_extent = 0, 0
         self.pending = np.zeros((0, 2 * PENDING_LIMIT), order="F")
 
     def covers(self, extent: int) -> bool:
@@ -89,7 +91,7 @@ class SlotInverse:
             _zero(self.store.lend(), empty)
 
         self.jitter = cholesky_with_jitter(room, diagonal, refill, scale)
-        self._served = 0
+        self._served = self._halfway = 0
         self.pending[:] = 0.0
         self.form = Form.CHOLESKY
 
@@ -134,6 +136,19 @@ class SlotInverse:
         out[:extent, within] = _inverse_columns(room, slots[within])
         return out
 
+    def half_columns(self, slots: IntArray, extent: int) -> FloatArray:
+        """Return columns of inv(L) over `extent` slots, of which `other_half` makes those of the inverse."""
+        return inverse_columns(self.store.room(extent), slots)
+
+    def settled_pending(self) -> FloatArray:
+        """Return `pending` after columns that stood half-way have been finished."""
+        if self._halfway:
+            columns = self.pending[: self._halfway_extent, : self._halfway]
+            room = self.store.room(self._halfway_extent)
+            solve_triangular_in_place(room, columns, transpose=True)
+            self._halfway = 0
+        return self.pending
+
     def serve(self, extent: int) -> None:
         """Note a request; invert the Cholesky factor once they have become many."""
         self._served += 1
@@ -142,6 +157,7 @@ class SlotInverse:
 
     def invert(self, extent: int) -> None:
         """Turn the Cholesky factor into the inverse, in place. What it stands for stays the same."""
+        self.settled_pending()
         self.form = Form.NOTHING
         invert_cholesky_in_place(self.store.room(extent))
         self.form, self.size = Form.INVERSE, extent
@@ -229,12 +245,15 @@ class SlotInverse:
 
         The sum has as many values as there is room for slots.
         """
-        strips = self.pending.reshape(-1, _STRIP, self.pending.shape[1])
+        strips = self.settled_pending().reshape(-1, _STRIP, self.pending.shape[1])
         return (strips[:, :, : weights.shape[0]] @ weights).reshape(-1)
 
-    def write_pending(self, start: int, columns: FloatArray) -> None:
-        """Keep columns of corrections from position `start` on."""
+    def write_pending(self, start: int, columns: FloatArray, halfway: bool = False) -> None:
+        """Keep columns of corrections from position `start` on; half-way ones are the first."""
         size, stop = columns.shape[0], start + columns.shape[1]
+        if start == 0:
+            # Others that stood there belong to nobody any more.
+            self._halfway, self._halfway_extent = stop if halfway else 0, size
         self.reserve(size)
         self.pending[:size, start:stop] = columns
         self.pending[size:, start:stop] = 0.0
