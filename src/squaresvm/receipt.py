@@ -50,7 +50,7 @@ class Receipt:
     def __str__(self) -> str:
         """Return the receipt in one line."""
         rows = "1 row" if len(self.ids) == 1 else f"{len(self.ids)} rows"
-        scope = "some rows" if self.sampled else "all rows"
+        scope = "a sample of the rows" if self.sampled else "all rows"
         return (
             f"forgot {rows} in {1e3 * self.seconds:.3g} ms, {self.remaining} remain; "
             f"residual {self.residual:.1e} on {scope}"

@@ -78,8 +78,13 @@ class CholeskyFactor:
         by_slot[slots] = ridge
         inverse = SlotInverse(store)
         inverse.factorise(by_slot, _mask(slots, store.size))
-        bare = cls(inverse, inverse.version, store.size, slots, by_slot, bias, by_slot, np.empty(0))
-        return bare._with_ones()
+        return cls.over(inverse, slots, by_slot, bias)
+
+    @classmethod
+    def over(cls, inverse: SlotInverse, slots: IntArray, ridge: FloatArray, bias: Bias) -> CholeskyFactor:
+        """Return the view of an inverse that nothing waits for, given 1 / C a slot each."""
+        size = inverse.store.size
+        return cls(inverse, inverse.version, size, slots, ridge, bias, ridge, np.empty(0))._with_ones()
 
     def _with_ones(self) -> CholeskyFactor:
         ones = self._inner(_mask(self.slots, self.size).astype(np.float64)[:, None])[:, 0]
@@ -419,37 +424,6 @@ class CholeskyFactor:
         # A Cholesky factor is cheaper to make anew than to invert for the sake of a few corrections.
         anew = self.inverse.form is Form.CHOLESKY and not self.is_shifted
         return self.rebuilt() if anew else self.repaired()
-
-    # Files -----------------------------------------------------------------------------------------
-
-    @property
-    def is_in_order(self) -> bool:
-        """Whether it is current, waits for nothing, and has row i in slot i, so that `packed` can be had."""
-        settled = self.is_current and self.signs.size == 0 and not self.is_shifted
-        return settled and np.array_equal(self.slots, np.arange(self.extent))
-
-    def packed(self) -> tuple[str, FloatArray]:
-        """Return what the room holds, by its name, and its lower triangle column by column."""
-        room, m = self.inverse.store.room(self.extent), self.extent
-        columns = [room[j:, j] for j in range(m)]
-        return self.inverse.form.name.lower(), np.concatenate(columns)
-
-    @classmethod
-    def unpacked(
-        cls,
-        form: str,
-        triangle: FloatArray,
-        jitter: float,
-        store: KernelStore,
-        ridge: FloatArray,
-        bias: Bias,
-    ) -> CholeskyFactor:
-        """Return the factor that `packed` gave, in the room of a store that has row i in slot i."""
-        inverse = SlotInverse(store)
-        inverse.restore(Form[form.upper()], triangle, jitter)
-        slots = np.arange(store.size)
-        bare = cls(inverse, inverse.version, store.size, slots, ridge, bias, ridge, np.empty(0))
-        return bare._with_ones()
 
     def inverted(self) -> CholeskyFactor:
         """Return this view with the inverse itself in the room, of which columns are there to read."""

@@ -10,7 +10,7 @@ from squaresvm.calibration import Calibration
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.state import Settings, State, check_costs, find_classes
 from squaresvm.estimators.updating import Updating
-from squaresvm.factors import CholeskyFactor
+from squaresvm.factors.packing import unpacked
 from squaresvm.files.arrays import Arrays, decode_ids, decode_labels, decode_matrix, floats_of
 from squaresvm.files.encoding import ESTIMATORS
 from squaresvm.files.parameters import decode_parameters, decode_settings
@@ -186,9 +186,7 @@ def _with_factor(header: dict[str, Any], arrays: Arrays, state: State) -> State:
         raise ValueError("the jitter of its factor is impossible")
     m = problem.n_rows
     triangle = floats_of(arrays, "factor", m * (m + 1) // 2)
-    factor = CholeskyFactor.unpacked(
-        str(described["form"]), triangle, jitter, operator.store(), problem.ridge, problem.bias
-    )
+    factor = unpacked(str(described["form"]), triangle, jitter, operator.store(), problem.ridge, problem.bias)
     kept = Solution(solution.bias, solution.beta, None, solution.n_iter, solution.outcome, factor)
     after = State(state.rows, state.settings, state.classes, kept, state.solver, state.reason, operator)
     after.__dict__.update({name: state.__dict__[name] for name in ("calibration",) if name in state.__dict__})

@@ -12,6 +12,7 @@ from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSV
 from squaresvm.estimators.state import State
 from squaresvm.estimators.updating import Updating
 from squaresvm.factors import CholeskyFactor
+from squaresvm.factors.packing import is_in_order, packed
 from squaresvm.files.arrays import Arrays, encode_ids, encode_labels, encode_matrix
 from squaresvm.files.parameters import encode_parameters, encode_settings
 from squaresvm.operators import OnDemandOperator, ProximalOperator, StoredOperator
@@ -125,12 +126,12 @@ def _factor(state: State) -> tuple[dict[str, Any] | None, Arrays]:
     if not squared or state.solution.beta is None:
         return None, {}
     factor = state.solution.factor
-    if not isinstance(factor, CholeskyFactor) or not factor.is_in_order:
+    if not isinstance(factor, CholeskyFactor) or not is_in_order(factor):
         problem = state.detached().problem
         if isinstance(problem.operator, OnDemandOperator):
             return None, {}  # K is not held, so that a factor has no place either.
         assert isinstance(problem.operator, StoredOperator)
         store, slots = problem.operator.store(), problem.operator.slots
         factor = CholeskyFactor.build(store, slots, problem.ridge, problem.bias)
-    form, triangle = factor.packed()
+    form, triangle = packed(factor)
     return {"form": form, "jitter": factor.jitter}, {"factor": triangle}

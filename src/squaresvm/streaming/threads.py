@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,19 +9,14 @@ from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
-__all__ = ["in_order", "read_ahead", "thread_count"]
+from squaresvm.operators.threads import thread_count
+
+__all__ = ["in_order", "read_ahead"]
 
 T = TypeVar("T")
 
 #: Jobs that may wait beside those that run.
 _AHEAD = 2
-
-
-def thread_count() -> int:
-    """Return how many threads a pass uses: one for each processor that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def in_order(jobs: Iterator[Callable[[], T]]) -> Generator[T, None, None]:
