@@ -18,7 +18,6 @@ from squaresvm.linear.checkpoint import Checkpoint
 from squaresvm.linear.products import is_wide
 from squaresvm.linear.progress import Progress
 from squaresvm.operators.on_demand import available_memory
-from squaresvm.operators.threads import thread_count
 from squaresvm.problem import Loss
 from squaresvm.receipt import Receipt
 from squaresvm.rows import Ids, Rows
@@ -28,6 +27,7 @@ from squaresvm.solvers.monitor import Monitor
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.newton_products import ProductHessian
 from squaresvm.streaming import Source
+from squaresvm.streaming.threads import thread_count
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows", "no_rows"]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squaresvm.operators.threads import thread_count
 from squaresvm.streaming.checks import rows_per_block
 from squaresvm.streaming.place import Place
 from squaresvm.streaming.reading import FILE_BLOCK_BYTES, Piece, ReadSource
 from squaresvm.streaming.spare import SpareArrays
+from squaresvm.streaming.threads import thread_count
 
 __all__ = ["ParquetSource"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,14 +10,19 @@ from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
-from squaresvm.operators.threads import thread_count
-
-__all__ = ["in_order", "read_ahead"]
+__all__ = ["in_order", "read_ahead", "thread_count"]
 
 T = TypeVar("T")
 
 #: Jobs that may wait beside those that run.
 _AHEAD = 2
+
+
+def thread_count() -> int:
+    """Return how many threads a pass uses: one for each processor that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def in_order(jobs: Iterator[Callable[[], T]]) -> Generator[T, None, None]:
