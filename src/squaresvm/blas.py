@@ -26,7 +26,6 @@ __all__ = [
     "integer",
     "matrix",
     "multiply_add",
-    "operand",
     "product",
     "real",
     "routine",
@@ -116,7 +115,7 @@ def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0
         raise ValueError(f"shapes {c.shape}, {a.shape} and {b.shape} do not fit")
     if c.size == 0 or a.shape[1] == 0:
         return
-    flag_a, pa, lda = operand(a)
+    flag_a, pa, lda = _operand(a)
     if c.shape[1] == 1:
         sizes = a.shape if flag_a.value == b"N" else a.shape[::-1]
         rows, columns = integer(sizes[0]), integer(sizes[1])
@@ -124,7 +123,7 @@ def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0
             ctypes.byref(flag_a), rows, columns, real(alpha), pa, lda, *_vector(b), real(1.0), *_vector(c)
         )
         return
-    flag_b, pb, ldb = operand(b)
+    flag_b, pb, ldb = _operand(b)
     pc, ldc = matrix(c)
     flags = (ctypes.byref(flag_a), ctypes.byref(flag_b))
     extents = (integer(c.shape[0]), integer(c.shape[1]), integer(a.shape[1]))
@@ -138,7 +137,7 @@ def _vector(x: FloatArray) -> tuple[Any, Any]:
     return ctypes.c_void_p(x.ctypes.data), integer(x.strides[0] // 8 if x.shape[0] > 1 else 1)
 
 
-def operand(a: FloatArray) -> tuple[Any, Any, Any]:
+def _operand(a: FloatArray) -> tuple[Any, Any, Any]:
     """Return the flag, address and leading dimension of a matrix or of a transpose."""
     transposed = a.strides[0] != 8 and a.shape[0] > 1
     pointer, leading = matrix(a.T if transposed else a)
@@ -193,9 +192,7 @@ def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArra
     pa, lda = matrix(a)
     uplo, m = char("L" if lower else "U"), integer(a.shape[0])
     if b.shape[1] == 1:
-        one = integer(1)
-        px, py = ctypes.c_void_p(b.ctypes.data), ctypes.c_void_p(out.ctypes.data)
-        routine("dsymv")(uplo, m, real(1.0), pa, lda, px, one, real(0.0), py, one)
+        routine("dsymv")(uplo, m, real(1.0), pa, lda, *_vector(b), real(0.0), *_vector(out))
         return out
     pb, ldb = matrix(b)
     pc, ldc = matrix(out)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from squaresvm.blas import gram_update, product
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["gram", "regular", "times"]
+__all__ = ["gram", "times"]
 
 #: Multiplications up to which no BLAS wakes its threads, and NumPy's call is the shorter one.
 _QUIET = 8192
@@ -44,8 +44,8 @@ def times(X: Matrix, b: FloatArray) -> FloatArray:
     if X.size * (b.shape[1] if b.ndim == 2 else 1) <= _QUIET:
         return np.asarray(np.asarray(X, dtype=np.float64) @ b, dtype=np.float64)
     if b.ndim == 1:
-        return product(regular(X), regular(b[:, None]))[:, 0]
-    return product(regular(X), regular(b))
+        return product(_regular(X), _regular(b[:, None]))[:, 0]
+    return product(_regular(X), _regular(b))
 
 
 def gram(X: FloatArray) -> FloatArray:
@@ -67,7 +67,7 @@ def gram(X: FloatArray) -> FloatArray:
     return out
 
 
-def regular(X: FloatArray) -> FloatArray:
+def _regular(X: FloatArray) -> FloatArray:
     """Return a dense matrix in float64, row- or column-major: a slice of columns is neither."""
     dense = np.asarray(X, dtype=np.float64)
     return dense if 8 in dense.strides and min(dense.strides) > 0 else np.ascontiguousarray(dense)
