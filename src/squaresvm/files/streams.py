@@ -108,7 +108,7 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
         if "scatter" in arrays:
             raise ValueError("the sums over its rows have no total")
         return None
-    if settings.loss is not Loss.SQUARED:
+    if settings.loss != Loss.SQUARED:
         raise ValueError("sums over rows belong to the squared loss, and to no other")
     (n, k), total = extents, number(described["total"], "the total of its sums")
     lost = number(described["digits_lost"], "what its sums have lost")

@@ -279,7 +279,7 @@ def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:
 def warn_unless_converged(state: State) -> None:
     """Raise a ConvergenceWarning where the solver ended above tol."""
     certificate = state.certificate
-    if certificate.status is Status.MAX_ITER:
+    if certificate.status == Status.MAX_ITER:
         warnings.warn(
             f"solver {state.solver!r} ended with {certificate}: {certificate.status.advice}",
             ConvergenceWarning,

@@ -332,6 +332,6 @@ def step_for(state: State) -> Step:
     """Return the kind of step that fits a model that holds its rows."""
     if isinstance(state.problem.operator, LinearOperator):
         return NewtonStep(state)
-    if state.settings.loss is Loss.SQUARED_HINGE:
+    if state.settings.loss == Loss.SQUARED_HINGE:
         return HingeStep(state)
     return ProximalStep(state) if state.settings.proximal else FactorStep(state)

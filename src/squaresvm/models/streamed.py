@@ -165,7 +165,7 @@ def fit_source(
         n_rows=survey.rows,
         counts=survey.counts,
         judged=certificate,
-        sums=_sums_of(solution) if settings.loss is Loss.SQUARED else None,
+        sums=_sums_of(solution) if settings.loss == Loss.SQUARED else None,
     )
     if calibration is not None:
         state.__dict__["calibration"] = calibration
@@ -189,7 +189,7 @@ def _goes_by_sums(settings: Settings, n_features: int) -> bool:
     MemoryError
         If that was asked for by name, and there is no room for them.
     """
-    if settings.loss is not Loss.SQUARED or settings.solver == "newton":
+    if settings.loss != Loss.SQUARED or settings.solver == "newton":
         return False
     if settings.solver != "direct":
         return not is_wide(n_features)
@@ -313,7 +313,7 @@ def _certify(problem: LinearProblem, solution: Solution, tol: float) -> Certific
     rounding = problem.rounding(solution.primal, solution.bias)
     if np.all((verdict.residual <= tol) | (verdict.residual <= rounding)):
         return verdict.certificate(Status.PRECISION)
-    stopped = solution.outcome is Outcome.STOPPED
+    stopped = solution.outcome == Outcome.STOPPED
     return verdict.certificate(Status.STOPPED if stopped else Status.MAX_ITER)
 
 
@@ -334,7 +334,7 @@ def _calibrate(
     for column in range(targets.shape[1]):
         error = targets[:, column] - values[:, column]
         inside = np.ones(error.size, dtype=bool)
-        if problem.loss is Loss.SQUARED_HINGE:
+        if problem.loss == Loss.SQUARED_HINGE:
             inside = targets[:, column] * error > 0.0
         rows = np.flatnonzero(inside)
         if rows.size == 0:
@@ -365,7 +365,7 @@ def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, F
 
 
 def _sums(state: StreamedState, what: str) -> Moments:
-    if state.sums is None and state.settings.loss is Loss.SQUARED:
+    if state.sums is None and state.settings.loss == Loss.SQUARED:
         n = state.rows.n_columns
         raise ValueError(
             f"{what} needs sums of {n} x {n} numbers over the rows, which are not formed for so many columns "

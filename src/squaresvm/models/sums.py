@@ -29,7 +29,7 @@ _REQUESTS = 64
 def apply_to(state: State) -> bool:
     """Return whether the model is linear, of squared loss, solved in w, and has sums or is narrow enough."""
     solution = state.solution
-    if state.settings.loss is not Loss.SQUARED or solution.primal is None:
+    if state.settings.loss != Loss.SQUARED or solution.primal is None:
         return False
     return isinstance(solution.factor, MomentsFactor) or not is_wide(solution.primal.shape[0])
 

@@ -106,7 +106,7 @@ class Problem:
     def slack(self, decision: FloatArray) -> FloatArray:
         """Return the signed slack of each row: y - f, or y max(0, 1 - y f)."""
         error = self.targets - decision
-        if self.loss is Loss.SQUARED_HINGE:
+        if self.loss == Loss.SQUARED_HINGE:
             error[self.targets * error < 0.0] = 0.0
         return error
 
@@ -168,7 +168,7 @@ class Problem:
     def _row_residual(
         self, beta: FloatArray, defect: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
     ) -> FloatArray:
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             return np.asarray(np.abs(defect).max(axis=0) / self._scale())
         targets = self.targets[rows]
         # Without h the multipliers would be measured in units of C: ten times the right beta passes
@@ -214,7 +214,7 @@ class Problem:
         Clipped at zero for the squared hinge; where the bias is free, centred (squared loss) or with its
         heavier side scaled down (squared hinge), so that 1'beta = 0.
         """
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             return beta - beta.mean(axis=0) if self.bias.is_free else beta
         size = np.maximum(self.targets * beta, 0.0)
         if self.bias.is_free:
@@ -243,7 +243,7 @@ class Problem:
         distance = self._distance(beta - feasible)
         mismatch = self.slack(decision) - feasible / self.costs[:, None]
         total = distance + (self.costs[:, None] * mismatch**2).sum(axis=0)
-        if self.loss is Loss.SQUARED_HINGE:
+        if self.loss == Loss.SQUARED_HINGE:
             beyond = np.maximum(self.targets * decision - 1.0, 0.0)
             total = total + 2.0 * (np.abs(feasible) * beyond).sum(axis=0)
         if not self.bias.is_absent and not self.bias.is_free:
@@ -265,7 +265,7 @@ class Problem:
         beta = self.multipliers(solution)
         size = self.operator.magnitude(beta) + np.abs(self.ridge[:, None] * beta)
         size += np.abs(solution.bias) + np.abs(self.targets)
-        scale = self._scale() if self.loss is Loss.SQUARED else 1.0
+        scale = self._scale() if self.loss == Loss.SQUARED else 1.0
         return np.asarray(ROUNDING * size.max(axis=0) / scale)
 
     def certify(self, solution: Solution, tol: float) -> Certificate:
@@ -298,7 +298,7 @@ class Problem:
             return Status.CONVERGED
         if np.isfinite(residual).all() and np.all((residual <= tol) | (residual <= self.rounding(solution))):
             return Status.PRECISION
-        return Status.STOPPED if solution.outcome is Outcome.STOPPED else Status.MAX_ITER
+        return Status.STOPPED if solution.outcome == Outcome.STOPPED else Status.MAX_ITER
 
 
 def columns_of(solutions: Sequence[Solution], trace: tuple[Any, ...] | None = None) -> Solution:

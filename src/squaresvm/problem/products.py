@@ -90,7 +90,7 @@ class Outlining:
     def __call__(self, block: RowBlock) -> tuple[Outline, BoolArray]:
         """Return the sums over one block, and which of its rows are active."""
         sums, active = self.at.with_active(block)
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             active = active[:, :1]
         return _outline(sums, block, active), active
 
@@ -159,7 +159,7 @@ class Sides:
 
     def of(self, block: RowBlock, columns: IntArray) -> BoolArray | None:
         """Return which rows of a block are active in some columns; None: all of them."""
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             return None
         if self.held is not None:
             return self.held[block.first : block.first + block.costs.size, columns]

@@ -128,7 +128,7 @@ def _features(problem: Problem) -> str:
 def _by_rows(problem: Problem) -> tuple[Solver, str]:
     """Return the solver for a kernel matrix that is not held."""
     size = f"{problem.n_rows} rows, whose kernel matrix does not fit the free memory"
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         solver: Solver = Substitution() if problem.bias.is_free else TwoSmo()
         return solver, f"squared loss, {size}: updates need a row of it at a time"
     if problem.bias.is_free:
@@ -147,7 +147,7 @@ def _gradients(problem: Problem) -> tuple[Solver, str] | None:
     """Return conjugate gradients and why, where they are expected to be the fastest; else None."""
     m, fits = problem.n_rows, _fits(problem.n_rows)
     rank, iterations, work = forecast(problem)
-    if problem.loss is Loss.SQUARED_HINGE:
+    if problem.loss == Loss.SQUARED_HINGE:
         wins = m >= _HINGE_ROWS and iterations <= _HINGE_ITERATIONS * m / _HINGE_ROWS
     elif fits:
         wins = _ENTRIES * m**2 + work <= _CLEARLY * _FACTOR * m**3
@@ -176,10 +176,10 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
             return taken
         if not large or not _fits(problem.n_rows):
             return _by_rows(problem)
-        if problem.loss is Loss.SQUARED_HINGE or _updates_win(problem):
+        if problem.loss == Loss.SQUARED_HINGE or _updates_win(problem):
             operator.hold()
     if features is None and _updates_win(problem):
-        solver: Solver = TwoSmo() if problem.loss is Loss.SQUARED else SesquiSmo()
+        solver: Solver = TwoSmo() if problem.loss == Loss.SQUARED else SesquiSmo()
         return solver, (
             f"{problem.loss}, {problem.n_rows} rows, {problem.bias}: updates of single multipliers take "
             "O(m^2) in all, a factor O(m^3)"
@@ -189,7 +189,7 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
             f"{problem.loss}, linear, {features.shape[1]} columns for {problem.n_rows} rows: conjugate "
             "gradients for Newton steps in w take passes over the rows, and no matrix of columns by columns"
         )
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         if features is not None:
             return Direct(), (
                 f"squared loss, linear, {features.shape[1]} columns for {problem.n_rows} rows: "

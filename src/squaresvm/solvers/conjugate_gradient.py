@@ -86,7 +86,7 @@ class ConjugateGradient:
         limit = _MAX_ITER if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
         system = KernelSystem.make(problem, self.rank, self.memory)
-        if problem.loss is Loss.SQUARED:
+        if problem.loss == Loss.SQUARED:
             found = _squared(problem, system, tol, limit, _first(problem, start), monitor)
         else:
             found = _hinge(problem, system, tol, limit, _first(problem, start), monitor)
