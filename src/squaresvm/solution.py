@@ -89,6 +89,15 @@ class Certificate:
     objective: float
     status: Status
 
+    def __post_init__(self) -> None:
+        """Take the status by its value: serialisers may return members of an enumeration as plain strings."""
+        object.__setattr__(self, "status", Status(self.status))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled, under the same rule."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
     def __str__(self) -> str:
         """Return the certificate in one line."""
         return (
@@ -131,6 +140,15 @@ class Solution:
     trace: tuple[Any, ...] | None = None
     work: dict[str, float] | None = None
     note: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the outcome by its value: serialisers may return members of an enumeration as plain strings."""
+        object.__setattr__(self, "outcome", Outcome(self.outcome))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled, under the same rule."""
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the factor, which is made again when asked for."""

@@ -47,7 +47,7 @@ def decode_settings_of(cls: type[Updating], header: dict[str, Any]) -> Settings:
     """Return the numbers of a fit; a ValueError where they are not those of such an estimator."""
     settings = decode_settings(header["settings"])
     wanted = cls._proximal and not settings.is_linear
-    if settings.loss is not cls._loss or settings.proximal is not wanted:
+    if settings.loss != cls._loss or settings.proximal is not wanted:
         raise ValueError(f"its numbers are not those of {cls.__name__}")
     if issubclass(cls, SquareSVMClassifier) is not (settings.class_weight is not None):
         raise ValueError(f"its class weights are not those of {cls.__name__}")

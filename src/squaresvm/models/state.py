@@ -70,6 +70,15 @@ class Settings:
     tol: float
     max_iter: int | None
 
+    def __post_init__(self) -> None:
+        """Take the loss by its value: serialisers may return members of an enumeration as plain strings."""
+        object.__setattr__(self, "loss", Loss(self.loss))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled, under the same rule."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
     @property
     def is_linear(self) -> bool:
         """Whether the model is a linear function of the columns."""
