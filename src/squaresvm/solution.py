@@ -142,7 +142,7 @@ class Solution:
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Take the outcome by its value: serialisers may return members of an enumeration as plain strings."""
+        """Take the outcome by its value: serialisers may return members of enumerations as strings."""
         object.__setattr__(self, "outcome", Outcome(self.outcome))
 
     def __setstate__(self, state: dict[str, Any]) -> None:

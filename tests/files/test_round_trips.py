@@ -1,4 +1,4 @@
-"""Models that travelled, by every way there is, beside those that stayed: the same answers, and the same proofs.
+"""Models that travelled, by every way there is, beside those that stayed: the same answers and proofs.
 
 Serialisers differ in what they return: skops gives members of an enumeration back as plain strings, which a
 comparison by identity takes for another loss.
@@ -139,7 +139,7 @@ RESOLVED_AT_FIT = ("LSSVCCV", "LSSVRCV", "robust")
 
 
 def lives(model, way):
-    """Yield the model after fit, learn and forget, with its rows; it goes through `way` before each request."""
+    """Yield the model after fit, learn and forget, with its rows; before each request it travels."""
     data = data_for(model)
     model = way(clone(model).fit(kernel_of(model, data.first, data.first), data.y_first))
     yield model, data.first, data.y_first
