@@ -207,7 +207,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         held = _windowed(header, arrays, model)
     except KeyError as error:
         raise ModelFileError(f"{path}: does not describe a model: {error} is missing") from None
-    except (ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise ModelFileError(f"{path}: does not describe a model: {_one_line(error)}") from None
     record.attach(held)
     return held

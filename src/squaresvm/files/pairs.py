@@ -17,6 +17,7 @@ from squaresvm.files.decoding import (
     decode_names,
     decode_rows,
     decode_settings_of,
+    decode_slopes,
     solved,
 )
 from squaresvm.files.encoding import ESTIMATORS, encode_names, encode_rows, encode_solution
@@ -108,9 +109,10 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     X = described.X
     rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
     classes = check_classes(rows)
-    pairs, listed = list(combinations(classes.tolist(), 2)), header["pairs"]
-    if not isinstance(listed, list) or len(listed) != len(pairs):
+    listed, count = header["pairs"], int(classes.size)
+    if not isinstance(listed, list) or len(listed) != count * (count - 1) // 2:
         raise ValueError("it has too few or too many pairs of classes")
+    pairs = combinations(classes.tolist(), 2)
     own = _Own(arrays)
     fitted = {
         pair: _decode_pair(each, own.next(each["shapes"]), template, X, rows, pair)
@@ -119,8 +121,8 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     own.check_end()
     decode_names(model, header, int(X.shape[1]))
     if "votes_above" in arrays:
-        slopes = (floats_of(arrays, name, classes.size) for name in ("votes_above", "votes_below"))
-        rows.__dict__["calibration"] = Calibration(*slopes)
+        slopes = decode_slopes(arrays, ("votes_above", "votes_below"), int(classes.size))
+        rows.__dict__["calibration"] = slopes
     model.__dict__.update(_rows=rows, _pairs=fitted, _template=template)
     return model
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.kernels import Kernel
@@ -38,6 +39,8 @@ __all__ = ["REQUESTS", "Settings", "State", "encode", "train"]
 #: Whoever reads or changes the store that states of one model share holds this lock. Few models are changed
 #: by several threads at once, so one for all of them is enough; predictions never take it.
 REQUESTS = threading.RLock()
+#: Bytes of w beyond which sparse rows with fewer entries than columns predict without it.
+_LARGE_W = 2**26
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,14 @@ class State:
         assert self.solution.beta is not None
         return times(self.rows.take(self.held).T, self.solution.beta)
 
+    @property
+    def _is_wider_than_its_entries(self) -> bool:
+        """Whether w would take far more memory than sparse rows do: they may name any column up to 2^31."""
+        base: Any = self.rows.base
+        if self.solution.primal is not None or not self.settings.is_linear or not sp.issparse(base):
+            return False
+        return bool(8 * base.shape[1] * self.solution.bias.size > _LARGE_W and base.shape[1] > base.nnz)
+
     @cached_property
     def expansion(self) -> FloatArray:
         """Coefficients of k(x_i, .) in f, of shape (m, k), over the problem's rows."""
@@ -188,7 +199,7 @@ class State:
 
     def decision(self, X: Matrix) -> FloatArray:
         """Return f at new rows, of shape (rows, k)."""
-        if self.primal is not None:
+        if not self._is_wider_than_its_entries and self.primal is not None:
             return times(X, self.primal) + self.solution.bias
         if self.settings.kernel is None:
             if X.shape[1] != self.rows.count:
