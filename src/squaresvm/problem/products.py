@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from squaresvm.family import Loss
 from squaresvm.linalg.products import times
 from squaresvm.problem.passes import Evaluate, RowBlock, Sums, Totals, in_float64, slack
+from squaresvm.runtime.jit import is_compiled
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [
@@ -216,4 +217,4 @@ class Multiply:
 
 
 def _is_worth_compiling(block: RowBlock) -> bool:
-    return block.compiled or (sp.issparse(block.Z) and block.Z.nnz >= _MANY_NUMBERS)
+    return block.compiled or (sp.issparse(block.Z) and block.Z.nnz >= _MANY_NUMBERS and is_compiled())

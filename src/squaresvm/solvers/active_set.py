@@ -9,6 +9,7 @@ import numpy as np
 from squaresvm.operators import LinearOperator, RowCache
 from squaresvm.operators.linear import pivoted_features
 from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.base import Callback, Monitor, check_callback, check_choice, check_count
 from squaresvm.solvers.equalities import EqualitySystem
@@ -346,7 +347,7 @@ def _coordinate_start(problem: Problem) -> Solution | None:
     """Return a rough solution by coordinate updates; None where the first set may as well be all rows."""
     if problem.n_rows < _COORDINATE_ROWS:
         return None
-    if problem.operator.full() is None:
+    if problem.operator.full() is None or not is_compiled():
         return None
     from squaresvm.solvers import _smo_loops
 
