@@ -41,7 +41,7 @@ INDEFINITE = (
 #: Steps of all multipliers at once, before single updates.
 _FIRST_STEPS = 3
 #: Single updates crawl where this many sweeps leave more than this share of the residual.
-_PATIENCE, _LEFT = 20, 0.1
+_PATIENCE, _LEFT = 30, 0.1
 #: Conjugate steps, each of which costs what a sweep does, before single updates have their turn again.
 _CONJUGATE_STEPS = 200
 #: Rows by which K is told to be close to its diagonal.
@@ -159,7 +159,7 @@ class Crawling:
 
     Parameters
     ----------
-    patience : int, default=20
+    patience : int, default=30
         Sweeps over which the residual has to fall to a tenth.
     """
 
@@ -215,7 +215,7 @@ class Descent:
         h = problem.operator.diagonal() + self.ridge + shift - drift
         if not np.all(h > 0):
             raise NotPositiveSemidefiniteError(INDEFINITE)
-        # The paper's cached reciprocals.
+        # The denominators of (31), as reciprocals: with shift = 1/A they are those of Q_kk in (21).
         self._inverse_h = 1.0 / h
         self._plane = Extrapolation()
         self._crawling = Crawling()
@@ -231,6 +231,7 @@ class Descent:
         return product + self.shift @ beta - self.drift * beta.sum()
 
     def _exact_gradient(self) -> FloatArray:
+        # What (18) asks to vanish, times y.
         return self._product(self.beta) - self.target
 
     def _begin(self) -> None:
@@ -255,7 +256,7 @@ class Descent:
         """
         refreshes = 0
         while self.sweeps < max_sweeps:
-            if self.residual <= tol:
+            if self.residual <= tol:  # Step 2 of 2SMO: (18) holds for all.
                 if self._is_exact:
                     return True
                 if refreshes == _REFRESHES:
@@ -266,7 +267,7 @@ class Descent:
                 self._plane.clear()
                 continue
             self._is_exact = False
-            self._sweep(tol)
+            self._sweep(tol)  # Steps 1 and 3.
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError(INDEFINITE)
             if self.residual > tol:
