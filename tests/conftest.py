@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from squaresvm import lapack
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg import lapack
+from squaresvm.runtime.memory import row_blocks
 
 # The same examples on every run, few enough for each commit. HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
