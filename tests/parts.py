@@ -1,6 +1,6 @@
 """Parts of the suite that can be run alone, by the names of their modules, wherever these lie.
 
-The only list of them: `pytest --part=numerical` takes it from here, and so do `tools/everywhere.py` and `.ci/run`.
+The only list of them: `pytest --part=numerical` reads it, and through it `tools/everywhere.py` and `.ci/run`.
 """
 
 from __future__ import annotations

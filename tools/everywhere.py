@@ -5,7 +5,7 @@ python tools/everywhere.py kernel threads/4     # a group, a cell
 python tools/everywhere.py --list
 
 A cell is green, red, or "not runnable here" with the reason. The exit code is 1 if any cell is red, and 2 if
-nothing was run. Cells of other Pythons and dependencies need uv, which makes their environments in .everywhere.
+nothing was run. Other Pythons and dependencies need uv, which makes their environments in .everywhere.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Environments and logs; nothing in it is worth keeping.
@@ -37,8 +38,8 @@ NOBODY = 65534
 PATIENCE = 1800
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-#: Kernels of OpenBLAS: the instructions that they need, as /proc/cpuinfo spells them, and the names under which
-#: a build may report them: on 64 bits Prescott is called Katmai, and Zen runs Haswell's code.
+#: Kernels of OpenBLAS: the instructions that they need, as /proc/cpuinfo spells them, and what a build may call
+#: them: on 64 bits Prescott is called Katmai, and Zen runs Haswell's code.
 _AVX512 = ("avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
 KERNELS = {
     "Prescott": (("pni",), {"prescott", "katmai"}),
@@ -202,7 +203,7 @@ def python_of(cell: Cell) -> str:
     base = interpreter(cell.python)
     folder = PLACE / f"python{cell.python}-{cell.resolution}"
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    quiet = {"check": True, "capture_output": True, "text": True}
+    quiet: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
     subprocess.run([uv(), "venv", "-q", "--clear", "-p", base, str(folder)], **quiet)
     install = [uv(), "pip", "install", "-q", "-p", str(python), "--resolution", cell.resolution]
     subprocess.run([*install, "--editable", f"{ROOT}[{EXTRAS}]"], **quiet)
@@ -237,7 +238,7 @@ def tested(cell: Cell, python: str) -> tuple[str, str]:
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary, log.open("w") as output:
         variables = environment_of(cell)
-        options: dict[str, object] = {}
+        options: dict[str, Any] = {}
         if cell.unprivileged:
             options = give_up_rights(python, Path(temporary))
             variables |= {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": temporary}
@@ -256,7 +257,7 @@ def tested(cell: Cell, python: str) -> tuple[str, str]:
     return "red", f"{summary}, see {log.relative_to(ROOT)}"
 
 
-def give_up_rights(python: str, temporary: Path) -> dict[str, object]:
+def give_up_rights(python: str, temporary: Path) -> dict[str, Any]:
     """Return how to start a child that may not write into the checkout: root becomes nobody."""
     if not hasattr(os, "geteuid"):
         raise NotRunnableError("needs the users of Unix")
@@ -265,7 +266,7 @@ def give_up_rights(python: str, temporary: Path) -> dict[str, object]:
             raise NotRunnableError("only root can become a user who may not write into the checkout")
         return {}
     os.chown(temporary, NOBODY, NOBODY)
-    rights: dict[str, object] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    rights: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     try:
         subprocess.run(
             [python, "-c", "import squaresvm"], check=True, capture_output=True, cwd=ROOT, **rights
