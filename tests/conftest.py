@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from parts import PARTS
-from squaresvm import lapack
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg import lapack
+from squaresvm.runtime.memory import row_blocks
+from support.parts import PARTS
 
 # The same examples on every run, few enough for each commit. HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
@@ -21,7 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--part", choices=sorted(PARTS), help="collect one part of the suite only, see tests/parts.py"
+        "--part", choices=sorted(PARTS), help="collect one part of the suite only, see tests/support/parts.py"
     )
 
 
@@ -30,7 +30,7 @@ def pytest_configure(config):
     missing = set(part) - {path.stem for path in Path(__file__).parent.rglob("test_*.py")}
     if missing:
         raise pytest.UsageError(
-            f"tests/parts.py names modules that are not there: {', '.join(sorted(missing))}"
+            f"tests/support/parts.py names modules that are not there: {', '.join(sorted(missing))}"
         )
 
 

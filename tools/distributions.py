@@ -1,4 +1,4 @@
-"""Build the wheel and the source distribution into dist/, check both, and run the tests of the latter from itself.
+"""Build wheel and source distribution into dist/, check both, and run the tests of the latter from itself.
 
 python tools/distributions.py [--no-tests] [--part numerical]
 """
@@ -59,7 +59,9 @@ def test(source: Path, part: str | None) -> None:
 
 def main() -> None:
     """Build, check and test."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--no-tests", action="store_true", help="build and check only")
     parser.add_argument("--part", help="run one part of the suite only")
     given = parser.parse_args()

@@ -38,8 +38,8 @@ NOBODY = 65534
 PATIENCE = 1800
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-#: Kernels of OpenBLAS: the instructions that they need, as /proc/cpuinfo spells them, and what a build may call
-#: them: on 64 bits Prescott is called Katmai, and Zen runs Haswell's code.
+#: Kernels of OpenBLAS: the instructions that they need, as /proc/cpuinfo spells them, and what a build may
+#: call them: on 64 bits Prescott is called Katmai, and Zen runs Haswell's code.
 _AVX512 = ("avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
 KERNELS = {
     "Prescott": (("pni",), {"prescott", "katmai"}),

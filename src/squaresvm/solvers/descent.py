@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Problem
 from squaresvm.typing import FloatArray, IntArray
@@ -221,11 +221,11 @@ class Descent:
         return self.residual <= tol
 
     def _sweep(self, tol: float) -> None:
-        from squaresvm.solvers import compiled
+        from squaresvm.solvers import _smo_loops
 
         rows, m, left = self.rows, self.beta.size, self.beta.size
         while left > 0:
-            done, missing = compiled.two_updates(
+            done, missing = _smo_loops.two_updates(
                 rows.values,
                 rows.stride,
                 rows.place,

@@ -9,8 +9,7 @@ import numpy as np
 from squaresvm.factors import CholeskyFactor
 from squaresvm.problem import Bias, Loss, Problem, columns_of
 from squaresvm.solution import Solution
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_between, check_callback
+from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback
 from squaresvm.solvers.two_smo import column_start, ended, tell
 from squaresvm.typing import FloatArray
 

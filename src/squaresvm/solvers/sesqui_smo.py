@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Solution
+from squaresvm.solvers.base import Callback, Monitor, check_callback, check_memory
 from squaresvm.solvers.descent import (
     INDEFINITE,
     MAX_SWEEPS,
@@ -20,8 +21,6 @@ from squaresvm.solvers.descent import (
     first_steps,
     next_rows,
 )
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_callback, check_memory
 from squaresvm.solvers.two_smo import column_start, ended, tell
 from squaresvm.typing import FloatArray
 
@@ -219,11 +218,11 @@ class BoundedDescent:
         self.sweeps += 1
 
     def _single_updates(self, tol: float, count: int) -> tuple[int, int]:
-        from squaresvm.solvers import compiled
+        from squaresvm.solvers import _smo_loops
 
         rows = self.rows
         reach = self.h * self.y * self.beta
-        done, missing = compiled.sesqui_updates(
+        done, missing = _smo_loops.sesqui_updates(
             rows.values,
             rows.stride,
             rows.place,
@@ -251,11 +250,11 @@ class BoundedDescent:
         return (_BEYOND_BY_BIAS if by_bias else _BEYOND) / self.h
 
     def _pair_updates(self, tol: float, count: int) -> int:
-        from squaresvm.solvers import compiled
+        from squaresvm.solvers import _smo_loops
 
         rows, left = self.rows, count
         while left > 0:
-            done, up, down = compiled.pairwise_updates(
+            done, up, down = _smo_loops.pairwise_updates(
                 rows.values,
                 rows.stride,
                 rows.place,

@@ -9,9 +9,8 @@ import numpy as np
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Solution
+from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback, check_memory
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_between, check_callback, check_memory
 from squaresvm.solvers.two_smo import column_start, ended, tell
 from squaresvm.typing import FloatArray
 

@@ -9,9 +9,8 @@ import numpy as np
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.base import Callback, Monitor, check_callback, check_memory
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_callback, check_memory
 from squaresvm.typing import FloatArray
 
 __all__ = ["BiasApart", "TwoSmo", "column_start"]

@@ -1,0 +1,1 @@
+"""What the tests share: the oracle, problems with known optima, histories of requests, forged files."""
