@@ -27,6 +27,8 @@ class Voting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     _rows: Rows
     _pairs: Pairs
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return a column a class, of votes of the pairs with their values to decide between equals.

@@ -69,6 +69,9 @@ class Window(MetaEstimatorMixin, BaseEstimator):
     (np.int64(200), 100)
     """
 
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
+
     def __init__(self, estimator: Any, size: float) -> None:
         self.estimator = estimator
         self.size = size
