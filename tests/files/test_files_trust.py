@@ -176,12 +176,16 @@ class TestTwoHolders:
         squaresvm.save(first, path)
         second.forget([7])
         content = path.read_bytes()
-        with pytest.raises(ValueError, match=r"a\.model: somebody else has changed this file .*squaresvm\.locked"):
+        with pytest.raises(ValueError, match=r"a\.model: somebody else has changed this .*squaresvm\.locked"):
             squaresvm.save(second, path)
         assert path.read_bytes() == content
         squaresvm.save(second, tmp_path / "b.model")
-        squaresvm.save(first.learn([[0.0] * 3], [first.classes_[0]]), path)  # Its own saves are its own.
-        squaresvm.save(squaresvm.load(path), path)
+        squaresvm.save(first.learn([[0.0] * 4], [first.classes_[0]]), path)  # Its own saves are its own.
+        third = squaresvm.load(path)
+        squaresvm.save(third, path)  # The same contents: nothing has changed for others.
+        squaresvm.save(first, path)
+        third.forget([8])
+        squaresvm.save(third, path, overwrite=True)
         with pytest.raises(ValueError, match="somebody else"):
             squaresvm.save(first, path)
         squaresvm.save(first, path, overwrite=True)

@@ -57,7 +57,7 @@ class SquareSVM(BaseEstimator):
     _loss: ClassVar[Loss]
     _proximal: ClassVar[bool] = False
     _state: State
-    #: What came with the file of the model, or goes with it: a :class:`squaresvm.files.Record`, which owns it.
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
 
     def __init__(
