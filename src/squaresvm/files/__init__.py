@@ -63,7 +63,7 @@ so that a loaded model proves itself. What a callback or ``trace=True`` collecte
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,45 +75,14 @@ from squaresvm.estimators.requests import Updating
 from squaresvm.files import container
 from squaresvm.files.columns import with_columns
 from squaresvm.files.container import ModelFileError
-from squaresvm.files.history import Event, History
 from squaresvm.files.kinds import check_kind, decode, encode, rows_held
+from squaresvm.files.record import Event, History, Record
 from squaresvm.meta.window import Window
 from squaresvm.models.streamed import StreamedState
 from squaresvm.readers.preparation import Preparation
 from squaresvm.runtime.atomic import locked
 
 __all__ = ["Event", "History", "ModelFileError", "Record", "load", "save", "with_columns"]
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a file holds beside the model.
-
-    Parameters
-    ----------
-    history : History
-    preparation : Preparation or None
-    origin : tuple of str or None
-        The file that the model was last loaded from or saved to, and its checksum then.
-    """
-
-    history: History = field(default_factory=History)
-    preparation: Preparation | None = None
-    origin: tuple[str, str] | None = None
-
-    @classmethod
-    def of(cls, model: Any) -> Record:
-        """Return what came with a model when it was loaded, or was attached to it."""
-        found: Record = model._record or cls()
-        return found
-
-    def attach(self, model: Any) -> None:
-        """Have this saved with the model; where the model comes from stays what it was, unless told."""
-        model._record = self if self.origin is not None else replace(self, origin=Record.of(model).origin)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the name of a file, which means nothing elsewhere."""
-        return {**self.__dict__, "origin": None}
 
 
 def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, overwrite: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a model file, or with a model that is to become one."""
+"""A header in JSON and plain arrays in one file, with a checksum: written whole, read with suspicion."""
 
 from __future__ import annotations
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from squaresvm.features.nystrom import Nystrom
-from squaresvm.files.arrays import Arrays
+from squaresvm.files.arrays import Arrays, array_of, decode_matrix, encode_matrix, floats_of
 from squaresvm.files.decoding import decode_estimator, decode_names, decode_settings_of, decode_state
-from squaresvm.files.encoding import ESTIMATORS, encode_model, encode_state
-from squaresvm.files.features import decode_features, encode_features
+from squaresvm.files.encoding import ESTIMATORS, encode_model, encode_names, encode_state
 from squaresvm.files.pairs import decode_pairs, encode_pairs
+from squaresvm.files.parameters import decode_kernel, decode_parameters, encode_kernel, encode_parameters
 from squaresvm.files.searches import decode_search, encode_search
 from squaresvm.files.streams import decode_stream, encode_stream
 from squaresvm.meta.one_vs_one import OneVsOne
@@ -49,7 +52,7 @@ def encode(model: Any, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
         For what a file cannot hold: callables, ids that are neither numbers nor strings.
     """
     if isinstance(model, Nystrom):
-        return encode_features(model)
+        return _encode_features(model)
     with REQUESTS:
         if isinstance(model, OneVsOne):
             return encode_pairs(model, factor=factor)
@@ -80,7 +83,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Any:
         Where they describe none.
     """
     if header["estimator"] == "Nystrom":
-        return decode_features(header, arrays)
+        return _decode_features(header, arrays)
     if header["estimator"] == "OneVsOne":
         return decode_pairs(header, arrays)
     model = decode_estimator(header)
@@ -102,3 +105,40 @@ def rows_held(model: Any) -> int:
         return 0
     state = None if isinstance(model, OneVsOne) else model._state
     return state.n_rows if isinstance(state, StreamedState) else int(model.ids_.size)
+
+
+# Landmarks and what maps rows to their features ---------------------------------------------------------
+
+
+def _encode_features(model: Nystrom) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a fitted map to features."""
+    header = {
+        "estimator": type(model).__name__,
+        "parameters": encode_parameters(model.get_params(deep=False)),
+        "kernel": encode_kernel(model._map.kernel),
+        "n_features": int(model.n_features_in_),
+        "feature_names": encode_names(model),
+        "sparse": bool(sp.issparse(model.landmarks_)),
+    }
+    arrays: Arrays = {"landmark_indices": model.landmark_indices_, "root": model._map.root}
+    return header, arrays | encode_matrix(model.landmarks_)
+
+
+def _decode_features(header: dict[str, Any], arrays: Arrays) -> Nystrom:
+    """Return a fitted map to features; a ValueError, KeyError or TypeError where none is described."""
+    model = Nystrom(**decode_parameters(header["parameters"]))
+    model._check_parameters()
+    chosen = array_of(arrays, "landmark_indices", "i", (None,))
+    if chosen.size == 0 or chosen[0] < 0 or np.any(np.diff(chosen) <= 0):
+        raise ValueError("its landmarks are none, or out of order")
+    landmarks = decode_matrix(header, arrays, chosen.size)
+    root = floats_of(arrays, "root", chosen.size, None)
+    if not 0 < root.shape[1] <= chosen.size:
+        raise ValueError("it has more features than landmarks, or none")
+    kernel = decode_kernel(header["kernel"])
+    if kernel is None:
+        raise ValueError("its kernel has no name")
+    kernel.check_range(landmarks)
+    decode_names(model, header, int(landmarks.shape[1]))
+    model._adopt(kernel, chosen, landmarks, root)
+    return model

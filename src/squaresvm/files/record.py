@@ -1,16 +1,20 @@
-"""What became of a model, in counts and times: never an id, and no line for rows that are all gone."""
+"""What a file holds beside the model: how rows became columns, and what became of the model since.
+
+A history is in counts and times: never an id, and no line for rows that are all gone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from squaresvm.readers.preparation import Preparation
 from squaresvm.typing import IntArray
 
-__all__ = ["Event", "History"]
+__all__ = ["Event", "History", "Record"]
 
 _BRINGS = ("train", "learn", "save")
 _ACTIONS = (*_BRINGS, "forget")
@@ -93,6 +97,37 @@ class History:
         if not isinstance(lines, list):
             raise ValueError("its history is no list")
         return cls(tuple(_event(line) for line in lines))
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a file holds beside the model.
+
+    Parameters
+    ----------
+    history : History
+    preparation : Preparation or None
+    origin : tuple of str or None
+        The file that the model was last loaded from or saved to, and its checksum then.
+    """
+
+    history: History = field(default_factory=History)
+    preparation: Preparation | None = None
+    origin: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, model: Any) -> Record:
+        """Return what came with a model when it was loaded, or was attached to it."""
+        found: Record = model._record or cls()
+        return found
+
+    def attach(self, model: Any) -> None:
+        """Have this saved with the model; where the model comes from stays what it was, unless told."""
+        model._record = self if self.origin is not None else replace(self, origin=Record.of(model).origin)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the name of a file, which means nothing elsewhere."""
+        return {**self.__dict__, "origin": None}
 
 
 def _event(line: Any) -> Event:
