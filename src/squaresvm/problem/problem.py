@@ -153,6 +153,12 @@ class Problem:
         worst = self._row_residual(beta[rows], defect, rows)
         return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())
 
+    def scaled_residual(self, defect: FloatArray, solution: Solution) -> float:
+        """Return the residual that the largest |r_i| of each column amounts to, for the squared loss."""
+        assert solution.beta is not None
+        worst = np.maximum(defect / self._scale(), self._bias_residual(solution.beta, solution.bias))
+        return float(worst.max())
+
     def _defect(self, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return beta, f and r = K beta + beta / C + b - y of a solution in multipliers."""
         beta, decision = solution.beta, self.decision(solution)
