@@ -116,6 +116,12 @@ class Moments:
         share = other.total / total
         return self._moved(other, total, share, 1.0, self.total * share)
 
+    def joined(self, other: Moments) -> Moments:
+        """Return the same as `plus`, where either may be of no rows at all."""
+        if other.total == 0.0:
+            return self
+        return other if self.total == 0.0 else self.plus(other)
+
     def minus(self, other: Moments) -> Moments:
         """Return the sums without the rows of `other`, which must be among these."""
         total = self.total - other.total

@@ -35,6 +35,7 @@ __all__ = [
     "Largest",
     "Magnitude",
     "Moved",
+    "Reach",
     "RowBlock",
     "Sums",
     "Totals",
@@ -283,8 +284,6 @@ class Weighing(Totals):
     ----------
     size : ndarray of shape (k,)
         |beta|_1.
-    rounding : ndarray of shape (k,)
-        sum C_i (|y_i| + |f_i|): what the rounding of 1'beta is measured by.
     up, down : ndarray of shape (n, k)
         Z'beta over the rows of either sign; zero where they are not needed.
     loss_up : ndarray of shape (k,)
@@ -297,7 +296,6 @@ class Weighing(Totals):
     """
 
     size: FloatArray
-    rounding: FloatArray
     up: FloatArray
     sum_up: FloatArray
     loss_up: FloatArray
@@ -342,7 +340,7 @@ class Verify:
             worst = np.abs(defect).max(axis=0)
         else:
             worst = self._complementarity(Z, y, xi, block.costs, defect)
-        return worst, self._weighing(Z, block, decision, xi, beta)
+        return worst, self._weighing(Z, block, xi, beta)
 
     @property
     def needs_sides(self) -> bool:
@@ -373,11 +371,8 @@ class Verify:
             value[rows] = np.where(close[rows], least, value[rows])
         return np.asarray(np.abs(value).max(axis=0))
 
-    def _weighing(
-        self, Z: Matrix, block: RowBlock, decision: FloatArray, xi: FloatArray, beta: FloatArray
-    ) -> Weighing:
+    def _weighing(self, Z: Matrix, block: RowBlock, xi: FloatArray, beta: FloatArray) -> Weighing:
         size = np.abs(beta).sum(axis=0)
-        rounding = block.costs @ (np.abs(block.targets) + np.abs(decision))
         none = np.zeros_like(self.at.w)
         ridge, column = self.centring(block)
         above, loss_up = none, np.zeros(size.size)
@@ -385,14 +380,20 @@ class Verify:
         if self.needs_sides:
             above = times(Z.T, positive)
             loss_up = np.einsum("ij,ij->j", positive, xi)
-        return Weighing(
-            size, rounding, above, positive.sum(axis=0), loss_up, ridge, column, block.targets.shape[0]
-        )
+        return Weighing(size, above, positive.sum(axis=0), loss_up, ridge, column, block.targets.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Reach(Totals):
-    """sum |beta_i| |z_i| of each column, and sum (C_i |z_i| (|z_i|'|w| + |b| + |y_i|))^2: each (n, k)."""
+    """What goes into the sums Z'beta and 1'beta, the bias as one more column of ones: each (n + 1, k).
+
+    Parameters
+    ----------
+    size : ndarray of shape (n + 1, k)
+        sum |beta_i| (|z_i|, 1).
+    squares : ndarray of shape (n + 1, k)
+        sum (C_i (|z_i|, 1) (|z_i|'|w| + |b| + |y_i|))^2 over the active rows.
+    """
 
     size: FloatArray
     squares: FloatArray
@@ -418,9 +419,13 @@ class Magnitude:
         xi = slack(block.targets, times(Z, w) + b, self.at.loss)
         size, costs = abs(Z), block.costs[:, None]
         terms = times(size, np.abs(w)) + np.abs(b) + np.abs(block.targets)
-        rounded = np.where(xi != 0.0, costs * terms, 0.0)
+        rounded = np.square(np.where(xi != 0.0, costs * terms, 0.0))
         squares = size.multiply(size) if sp.issparse(size) else size * size
-        return Reach(times(size.T, costs * np.abs(xi)), times(squares.T, rounded**2))
+        beta = costs * np.abs(xi)
+        return Reach(
+            np.vstack([times(size.T, beta), beta.sum(axis=0)]),
+            np.vstack([times(squares.T, rounded), rounded.sum(axis=0)]),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,10 @@ import numpy as np
 from squaresvm.family import Bias, Loss
 from squaresvm.linalg.products import times
 from squaresvm.operators import Operator
-from squaresvm.problem.linear import ROUNDING, LinearProblem, Verdict
+from squaresvm.problem.linear import LinearProblem
 from squaresvm.problem.runners import MemoryRunner
-from squaresvm.solution import Certificate, Outcome, Solution, Status
+from squaresvm.problem.verdict import EPSILON, ROUNDING, Verdict, certain_room, row_spread, within_gap
+from squaresvm.solution import Certificate, Outcome, Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["Bias", "Loss", "Problem"]
@@ -268,14 +269,45 @@ class Problem:
         """Return the residual that float64 cannot be expected to beat, of shape (k,)."""
         if solution.primal is not None:
             return self.linear.rounding(solution.primal, solution.bias)
-        beta = self.multipliers(solution)
-        size = self.operator.magnitude(beta) + np.abs(self.ridge[:, None] * beta)
-        size += np.abs(solution.bias) + np.abs(self.targets)
+        size = self._size(solution)
         scale = self._scale() if self.loss is Loss.SQUARED else 1.0
         return np.asarray(ROUNDING * size.max(axis=0) / scale)
 
+    def _size(self, solution: Solution) -> FloatArray:
+        """Return what r is the sum of, in absolute values: sum_j |K_ij beta_j| + |beta_i| / C_i + |b| + |y_i|."""
+        assert solution.beta is not None
+        size = self.operator.magnitude(solution.beta) + np.abs(self.ridge[:, None] * solution.beta)
+        return np.asarray(size + np.abs(solution.bias) + np.abs(self.targets))
+
+    def decision_error(self, solution: Solution, verdict: Verdict) -> float:
+        """Return a bound on |f - f*| at the rows over the scale of the targets, f* that of the optimum.
+
+        By (7) and (8) of :mod:`squaresvm.problem.verdict`; what rounding may have added to the gap, and to f,
+        is added to the bound.
+        """
+        if solution.primal is not None:
+            return self.linear.decision_error(solution.primal, solution.bias, verdict)
+        assert solution.beta is not None
+        rounding = EPSILON * self._size(solution)
+        lost = 0.5 * (self.costs[:, None] * rounding**2).sum(axis=0)
+        if self.loss is Loss.SQUARED_HINGE:
+            lost = lost + (np.abs(solution.beta) * rounding).sum(axis=0)
+        gap = within_gap(verdict.gap, lost)
+        room = np.abs(self.slack(self.decision(solution)))
+        norms = np.maximum(self.operator.diagonal(), 0.0)
+        worst = np.empty(self.n_columns)
+        for j in range(self.n_columns):
+            certain = np.ones(self.n_rows, dtype=bool)
+            if self.loss is Loss.SQUARED_HINGE:
+                certain = room[:, j] > certain_room(float(gap[j]), self.costs)
+            total = float(self.costs[certain].sum())
+            largest = float(norms[certain].max(initial=0.0))
+            spread = row_spread(norms, self.costs, certain, self.bias, total, largest)
+            worst[j] = (np.sqrt(2.0 * gap[j] * spread) + rounding[:, j]).max()
+        return float((worst / self._scale()).max())
+
     def certify(self, solution: Solution, tol: float) -> Certificate:
-        """Return the certificate of the column with the largest residual.
+        """Return the certificate: residual of the worst column, objective and gap of all together.
 
         Parameters
         ----------
@@ -287,8 +319,14 @@ class Problem:
         -------
         Certificate
         """
-        verdict = self._verdict(solution)
-        return verdict.certificate(self._status(solution, verdict.residual, tol))
+        if solution.primal is not None:
+            return self.linear.certify(solution, tol)
+        return self._verdict(solution).certified(
+            tol,
+            solution.outcome,
+            lambda: self.rounding(solution),
+            lambda verdict: self.decision_error(solution, verdict),
+        )
 
     def _verdict(self, solution: Solution) -> Verdict:
         """Return residual, gap and objective of every column."""
@@ -298,13 +336,6 @@ class Problem:
         residual = np.maximum(self._row_residual(beta, defect), self._bias_residual(beta, solution.bias))
         gap = self._gap(solution, beta, decision)
         return Verdict(residual, gap, self.objective_at(solution, decision))
-
-    def _status(self, solution: Solution, residual: FloatArray, tol: float) -> Status:
-        if np.all(residual <= tol):
-            return Status.CONVERGED
-        if np.isfinite(residual).all() and np.all((residual <= tol) | (residual <= self.rounding(solution))):
-            return Status.PRECISION
-        return Status.STOPPED if solution.outcome is Outcome.STOPPED else Status.MAX_ITER
 
 
 def columns_of(solutions: Sequence[Solution], trace: tuple[Any, ...] | None = None) -> Solution:
