@@ -191,8 +191,22 @@ class Model(ABC):
 
     @property
     @abstractmethod
+    def calibration(self) -> Calibration | None:
+        """The map to probabilities, where it has been computed or came with the model."""
+
+    @property
+    @abstractmethod
     def primal(self) -> FloatArray | None:
         """The vector w, of shape (n, k), of a linear model; None for other kernels."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Number of rows that the model is of."""
+
+    @abstractmethod
+    def like_held(self, X: Matrix) -> Matrix:
+        """Return new rows dense or sparse, whichever this model works on."""
 
     @abstractmethod
     def rows_for(self, what: str) -> Rows:

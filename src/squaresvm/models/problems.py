@@ -34,7 +34,7 @@ __all__ = [
 
 
 def make_problem(
-    rows: Rows, settings: Settings, classes: np.ndarray[Any, Any] | None, operator: Operator | None, in_w: bool
+    rows: Rows, settings: Settings, classes: np.ndarray[Any, Any] | None, operator: Operator | None, in_w: bool | None
 ) -> Problem:
     """Return the problem of the rows of positive weight.
 
@@ -45,8 +45,9 @@ def make_problem(
     classes : ndarray or None
     operator : Operator or None
         Where K is at hand already.
-    in_w : bool
-        Whether a linear model is solved in w, where the operator has to be made.
+    in_w : bool or None
+        Whether a linear model is solved in w, where the operator has to be made; None: where it has fewer
+        columns than rows.
     """
     weights = settings.row_weights(rows.y, rows.weights)
     held = rows_of_weight(weights)

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from squaresvm.factors import CholeskyFactor
+from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.leave_one_out import fixed_set, leave_one_out_at_cost
 from squaresvm.linalg.products import times
 from squaresvm.models import updates
@@ -69,6 +71,17 @@ class State(Model):
     def held(self) -> IntArray:
         """Where the rows of the problem, those of positive weight, stand among the rows held."""
         return np.flatnonzero(self.weights > 0)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows held."""
+        return self.rows.count
+
+    def like_held(self, X: Matrix) -> Matrix:
+        """Return new rows dense or sparse, whichever the rows held are."""
+        if sp.issparse(self.rows.base):
+            return X if sp.issparse(X) else sp.csr_matrix(X)
+        return X.toarray() if sp.issparse(X) else X
 
     def rows_for(self, what: str) -> Rows:
         """Return the rows held."""
@@ -137,6 +150,11 @@ class State(Model):
         if self.known.certificate is None:
             self.known.certificate = self.problem.certify(self.solution, self.settings.tol)
         return self.known.certificate
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The map to probabilities, once it has been asked for."""
+        return self.known.calibration
 
     @cached_property
     def primal(self) -> FloatArray | None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
-
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.models.fit_log import Teller
-from squaresvm.models.model import Model, Settings
+from squaresvm.models.model import Known, Model, Settings
 from squaresvm.models.ownership import Claim
-from squaresvm.models.problems import check_costs, find_classes, make_operator, rows_of_weight
-from squaresvm.models.state import Known, State
+from squaresvm.models.problems import check_costs, find_classes, make_problem, rows_of_weight
+from squaresvm.models.state import State
 from squaresvm.operators import Operator
 from squaresvm.rows import Rows
-from squaresvm.solution import Solution, Status
+from squaresvm.solution import Status
 from squaresvm.solvers.choose import choose
 
 __all__ = ["train", "warn_unless_converged"]
 
 
 def train(
-    rows: Rows, settings: Settings, operator: Operator | None = None, teller: Teller | None = None
+    rows: Rows,
+    settings: Settings,
+    operator: Operator | None = None,
+    teller: Teller | None = None,
+    claim: Claim | None = None,
 ) -> State:
     """Return the model of the rows: from rows to operator, problem, solver, certificate.
 
@@ -34,6 +35,8 @@ def train(
         Where K is at hand already.
     teller : Teller, optional
         Who tells of it.
+    claim : Claim, optional
+        To the buffers of the operator, where others have used them before.
 
     Returns
     -------
@@ -50,10 +53,7 @@ def train(
         raise ValueError("all rows have weight zero: there is nothing to learn from")
     check_costs(settings.C, weights[held], held)
     classes = find_classes(rows.y[held], settings)
-    if operator is None:
-        operator = make_operator(rows, held, weights[held], settings)
-    unsolved = State(rows, settings, classes, Solution(bias=np.empty(0)), "", "", operator)
-    problem = unsolved.problem
+    problem = make_problem(rows, settings, classes, operator, in_w=None)
     solver, reason = choose(problem, settings.solver)
     if teller is not None:
         teller.began(solver.name, reason, problem.targets.shape[1])
@@ -61,8 +61,17 @@ def train(
     solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
     if solution.note:
         reason = f"{reason}; {solution.note}"
-    state = State(rows, settings, classes, solution, solver.name, reason, operator)
-    state.__dict__["problem"] = problem  # The cache of the property: it has been built above.
+    state = State(
+        settings=settings,
+        classes=classes,
+        solution=solution,
+        solver=solver.name,
+        reason=reason,
+        rows=rows,
+        operator=problem.operator,
+        claim=Claim() if claim is None else claim,
+        known=Known(problem=problem),
+    )
     if settings.proximal:
         _ = state.expansion  # Needs the store as it is now: later requests change it.
     if teller is not None:
@@ -71,7 +80,7 @@ def train(
     return state
 
 
-def warn_unless_converged(state: State) -> None:
+def warn_unless_converged(state: Model) -> None:
     """Raise a ConvergenceWarning where the solver ended above tol."""
     certificate = state.certificate
     if certificate.status is Status.MAX_ITER:

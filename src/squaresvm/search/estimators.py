@@ -14,7 +14,8 @@ from squaresvm.estimators.requests import Updating
 from squaresvm.judging.receipt import Receipt
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
-from squaresvm.models.state import Settings, check_costs, encode, features, find_classes
+from squaresvm.models.model import Settings
+from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
 from squaresvm.search.families import HAVE_GAMMA, KernelFamily
 from squaresvm.search.grid import SearchResults, check_values, default_Cs, default_gammas
@@ -61,9 +62,9 @@ class Searching(Updating):
     def _has_gamma(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel in HAVE_GAMMA
 
-    def _settings(self, rows: Rows) -> Settings:
+    def _settings(self, rows: Rows, is_refit: bool = False) -> Settings:
         """Return the settings with the C and gamma of the best leave-one-out score."""
-        settings = super()._settings(rows)
+        settings = super()._settings(rows, is_refit)
         weights = settings.row_weights(rows.y, rows.weights)
         held: IntArray = np.flatnonzero(weights > 0)
         if held.size == 0:
@@ -101,7 +102,7 @@ class Searching(Updating):
             return rows.X[np.ix_(held, held)]
         # A model that is fitted again: its operator has K, of these very rows.
         everyone = np.arange(held.size)
-        return self._state.problem.operator.block(everyone, everyone)
+        return self._holding("searching anew").problem.operator.block(everyone, everyone)
 
     @staticmethod
     def _paths(X: Matrix, settings: Settings, targets: FloatArray, weights: FloatArray) -> Any:
@@ -124,19 +125,21 @@ class Searching(Updating):
 
         return computed
 
-    def forget(self, ids: Iterable[Hashable]) -> Receipt:
+    def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
         """Remove rows, as `LSSVC.forget` does; C and gamma stay, the search results are dropped.
 
         Parameters
         ----------
         ids : iterable of hashables
             As in ``ids_``.
+        verify : bool, default=False
+            As in `LSSVC.forget`.
 
         Returns
         -------
         Receipt
         """
-        receipt = super().forget(ids)
+        receipt = super().forget(ids, verify)
         # The scores were taken from the rows that left, too.
         self._search = None
         return receipt
