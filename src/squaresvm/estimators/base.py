@@ -30,7 +30,7 @@ from squaresvm.estimators.parameters import (
     check_verbose,
 )
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
-from squaresvm.models.fit_log import Teller
+from squaresvm.models.fit_log import Teller, warn_of_lost_digits
 from squaresvm.models.state import REQUESTS, Settings, State, make_operator, train, weigh
 from squaresvm.models.streamed import StreamedState, fit_source
 from squaresvm.operators import Operator, ProximalOperator
@@ -39,6 +39,7 @@ from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
+from squaresvm.solvers.choose import choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -46,9 +47,6 @@ from squaresvm.typing import FloatArray, IntArray, Matrix
 __all__ = ["SquareSVM", "refuse_out"]
 
 T = TypeVar("T")
-
-#: What fits a linear model from a stream.
-_STREAM_SOLVERS = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",)}
 
 
 class SquareSVM(BaseEstimator):
@@ -134,6 +132,7 @@ class SquareSVM(BaseEstimator):
             rows = replace(rows, base=np.empty((rows.count, 0)))
         trial._state = trial._trained(rows, settings, operator)
         self._adopt(trial)
+        warn_of_lost_digits(self._state.certificate, self._state.solver)
         return self
 
     def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
@@ -144,10 +143,7 @@ class SquareSVM(BaseEstimator):
                 f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
                 "features in front: MappedSource(source, Nystrom(...).fit(some_rows))"
             )
-        fitting = _STREAM_SOLVERS[self._loss]
-        if not isinstance(self.solver, str) or self.solver not in ("auto", *fitting):
-            names = " or ".join(repr(name) for name in (*fitting, "auto"))
-            raise ValueError(f"a source is fitted with solver={names}; got {self.solver!r}")
+        choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()
         trial._check_parameters()
         trial.__dict__.pop("_record", None)
@@ -182,6 +178,7 @@ class SquareSVM(BaseEstimator):
                 operator = ProximalOperator(operator.inner, self._state.weights[self._state.held])
         trial._state = trial._trained(rows, settings, operator)
         self._adopt(trial)
+        warn_of_lost_digits(self._state.certificate, self._state.solver)
         return self
 
     def _trained(self, rows: Rows, settings: Settings, operator: Operator | None) -> State:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from dataclasses import replace
 from typing import Any, TextIO
 
-from squaresvm.solution import Certificate
+from sklearn.exceptions import ConvergenceWarning
+
+from squaresvm.solution import Certificate, Status
 from squaresvm.solvers.base import Callback, Progress, Solver
 
-__all__ = ["Teller"]
+__all__ = ["Teller", "warn_of_lost_digits"]
 
 #: Seconds between two lines of a search, where not all of them are wanted.
 _EVERY = 0.2
@@ -73,3 +76,11 @@ class Teller:
 
     def _say(self, line: str) -> None:
         print(line, file=sys.stderr if self._stream is None else self._stream, flush=True)
+
+
+def warn_of_lost_digits(certificate: Certificate, solver: str, stacklevel: int = 3) -> None:
+    """Raise a ConvergenceWarning where float64 lacks digits, and decision values may be wrong by much."""
+    if certificate.status is Status.PRECISION and certificate.concern is not None:
+        warnings.warn(
+            f"solver {solver!r} ended with {certificate.concern}", ConvergenceWarning, stacklevel=stacklevel
+        )

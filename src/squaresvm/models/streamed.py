@@ -14,18 +14,19 @@ from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.receipt import Receipt
 from squaresvm.models.checkpoint import Checkpoint
+from squaresvm.models.fit_log import warn_of_lost_digits
 from squaresvm.models.state import Settings, State, check_costs, find_classes, warn_unless_converged
 from squaresvm.problem import Loss
 from squaresvm.problem.linear import LinearProblem
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import Encoding, SourceRunner
+from squaresvm.problem.summed import SummedProblem
 from squaresvm.problem.survey import Look, Sample, Survey
 from squaresvm.rows import Ids, Rows
-from squaresvm.runtime.memory import available_memory
 from squaresvm.runtime.progress import Progress
-from squaresvm.runtime.threads import thread_count
-from squaresvm.solution import Certificate, Outcome, Solution, Status
+from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.base import Monitor
+from squaresvm.solvers.choose import choose_for_source
 from squaresvm.solvers.direct import from_sums
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.newton_products import ProductHessian
@@ -61,12 +62,16 @@ class StreamedState(State):
     judged : Certificate
     sums : Moments or None
         Of all rows, for the squared loss.
+    scale : float or None
+        At most the largest |y| of the rows, and just that as long as the row that has it does not leave;
+        None where it is not known. Residuals are divided by it.
     """
 
     n_rows: int = 0
     counts: FloatArray | None = None
     judged: Certificate | None = None
     sums: Moments | None = None
+    scale: float | None = None
 
     @property
     def certificate(self) -> Certificate:
@@ -144,11 +149,12 @@ def fit_source(
         runner = SourceRunner(source, encoding, survey.rows, survey.sample, progress)
         scale = np.full(runner.n_columns, survey.scale or 1.0)
         problem = LinearProblem(runner, settings.loss, settings.bias, scale)
-        by_sums = _goes_by_sums(settings, n)
+        solver, reason = choose_for_source(settings.loss, settings.solver, n)
+        by_sums = solver == "direct"
         purpose = _purpose(settings, survey, n, by_sums)
         kept = None if checkpoint is None else Checkpoint.of(checkpoint, purpose)
         solution = _solve(problem, settings, by_sums, kept)
-        certificate = _certify(problem, solution, settings.tol)
+        certificate = problem.certify(solution, settings.tol)
         calibration = None
         if has_labels:
             calibration = _calibrate(problem, solution, survey.sample, encoding, settings.C)
@@ -159,17 +165,19 @@ def fit_source(
         settings=settings,
         classes=classes,
         solution=replace(solution, factor=None, work={"passes": float(progress.passes)}),
-        solver="direct" if by_sums else "newton",
-        reason=f"a stream of {survey.rows} rows and {n} columns: {_reason(by_sums, n)}",
+        solver=solver,
+        reason=f"a stream of {survey.rows} rows and {n} columns: {reason}",
         operator=None,
         n_rows=survey.rows,
         counts=survey.counts,
         judged=certificate,
         sums=_sums_of(solution) if settings.loss is Loss.SQUARED else None,
+        scale=survey.scale or None,
     )
     if calibration is not None:
         state.__dict__["calibration"] = calibration
     warn_unless_converged(state)
+    warn_of_lost_digits(certificate, solver, stacklevel=4)
     if kept is not None:
         kept.remove()
     return state
@@ -179,36 +187,6 @@ def _sample_size(n_features: int) -> int:
     """Return how many rows the first pass takes a sample of: as many as memory bears, where they are long."""
     wanted = _SAMPLE if is_wide(n_features) else max(_SAMPLE, _SAMPLE_A_FEATURE * n_features)
     return min(wanted, max(_LEAST_SAMPLE, _SAMPLE_BYTES // (8 * n_features)))
-
-
-def _goes_by_sums(settings: Settings, n_features: int) -> bool:
-    """Return whether to solve one system from sums of n x n numbers over the rows.
-
-    Raises
-    ------
-    MemoryError
-        If that was asked for by name, and there is no room for them.
-    """
-    if settings.loss is not Loss.SQUARED or settings.solver == "newton":
-        return False
-    if settings.solver != "direct":
-        return not is_wide(n_features)
-    # One for each block that is at work or waits, the total and what it becomes, the system and its factor.
-    needed, free = 8 * n_features**2 * (thread_count() + 6), available_memory()
-    if needed > free:
-        raise MemoryError(
-            f"solver='direct' needs about {needed / 2**30:.1f} GB for sums of {n_features} x {n_features} "
-            f"numbers, and {free / 2**30:.1f} GB are free: leave solver='auto', which needs none of them"
-        )
-    return True
-
-
-def _reason(by_sums: bool, n_features: int) -> str:
-    if by_sums:
-        return "one system from sums over the rows"
-    if is_wide(n_features):
-        return "conjugate gradients for Newton steps in w need no matrix of columns by columns"
-    return "Newton steps in w need few passes"
 
 
 def _sums_of(solution: Solution) -> Moments | None:
@@ -291,30 +269,18 @@ def _keep(checkpoint: Checkpoint, w: FloatArray, b: FloatArray) -> None:
 
 def _arrays_of(moments: Moments) -> dict[str, FloatArray]:
     names = ("mean", "scatter", "target", "response", "spread")
-    return {"total": np.array(moments.total), **{name: getattr(moments, name) for name in names}}
+    bounds = np.array([moments.largest, moments.lightest], dtype=np.float64)
+    arrays = {name: getattr(moments, name) for name in names}
+    return {"total": np.array(moments.total), "bounds": bounds, **arrays}
 
 
 def _moments_of(held: dict[str, FloatArray]) -> Moments:
-    return Moments(
-        float(held["total"]),
-        held["mean"],
-        held["scatter"],
-        held["target"],
-        held["response"],
-        held["spread"],
-    )
-
-
-def _certify(problem: LinearProblem, solution: Solution, tol: float) -> Certificate:
-    assert solution.primal is not None
-    verdict = problem.verdict(solution.primal, solution.bias)
-    if np.all(verdict.residual <= tol):
-        return verdict.certificate(Status.CONVERGED)
-    rounding = problem.rounding(solution.primal, solution.bias)
-    if np.all((verdict.residual <= tol) | (verdict.residual <= rounding)):
-        return verdict.certificate(Status.PRECISION)
-    stopped = solution.outcome is Outcome.STOPPED
-    return verdict.certificate(Status.STOPPED if stopped else Status.MAX_ITER)
+    names = ("mean", "scatter", "target", "response", "spread")
+    sums = Moments(float(held["total"]), *(held[name] for name in names))
+    if "bounds" not in held or not np.isfinite(held["bounds"]).all():
+        return sums
+    largest, lightest = held["bounds"].tolist()
+    return replace(sums, largest=largest, lightest=lightest)
 
 
 def _calibrate(
@@ -386,7 +352,7 @@ def _block(state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: Fl
         raise ValueError(f"the sums know no class {strange!r}: fit from the source again")
     held = np.flatnonzero(weights > 0.0)
     targets, costs = encoding.encode(y[held], weights[held])
-    return Moments.of(X[held], costs, targets)
+    return Moments.of(X[held], costs, targets).bounded(X[held], costs)
 
 
 def _counts(state: StreamedState, y: np.ndarray[Any, Any]) -> FloatArray:
@@ -404,7 +370,11 @@ def learn_rows(
     if block.total == 0.0:
         return state
     counts = None if state.counts is None else state.counts + _counts(state, y[some])
-    return _moved(state, sums.plus(block), X, state.n_rows + int(some.sum()), counts)
+    scale = state.scale
+    if state.classes is None and scale is not None:
+        scale = max(scale, float(np.abs(np.asarray(y[some], dtype=np.float64)).max()))
+    changed = {"sums": sums.plus(block), "n_rows": state.n_rows + int(some.sum()), "counts": counts}
+    return _resolved(replace(state, scale=scale, **changed))
 
 
 def forget_rows(
@@ -428,34 +398,35 @@ def forget_rows(
     moved = sums.minus(block)
     if moved.loss_of_digits() > _DIGITS:
         raise ValueError("too little would be left of the sums to be exact: fit from the source again")
-    after = _moved(state, moved, X, remaining, counts)
+    scale = state.scale
+    if state.classes is None and scale is not None:
+        # Whether another row has as large a value is not known: the root mean square is at most the largest.
+        gone = float(np.abs(np.asarray(y[some], dtype=np.float64)).max(initial=0.0))
+        scale = None if gone >= scale else scale
+    after = _resolved(replace(state, scale=scale, sums=moved, n_rows=remaining, counts=counts))
     ids: tuple[Hashable, ...] = tuple(range(y.shape[0]))
     seconds = time.perf_counter() - begin
-    return after, Receipt(ids, remaining, after.certificate.residual, True, False, seconds)
+    return after, Receipt(ids, remaining, after.certificate.residual, False, False, seconds)
 
 
-def _moved(
-    state: StreamedState, sums: Moments, X: Matrix, n_rows: int, counts: FloatArray | None
-) -> StreamedState:
-    factor = MomentsFactor(sums, state.settings.bias)
-    w, b = factor.minimum()
-    gw, gb = factor.gradient(w, b)
-    dw, db = factor.step(-gw, -gb)
-    w, b = w + dw, b + db
-    gw, gb = factor.gradient(w, b)
-    dw, db = factor.step(-gw, -gb)
-    # The objective is a quadratic, so half the decrement is the very distance to its minimum.
-    gap = -0.5 * ((gw * dw).sum(axis=0) + gb * db)
-    rows = np.abs(np.asarray(X @ gw)).max(initial=0.0)
-    mean_square = ((sums.scatter @ gw) * gw).sum(axis=0) / sums.total + (sums.mean @ gw) ** 2
-    typical = np.sqrt(np.maximum(mean_square, 0.0))
-    residual = float(max(rows, typical.max(), np.abs(gb).max() / sums.total))
-    worst = int(np.argmax(typical))
-    certificate = Certificate(
-        residual,
-        max(0.0, float(gap[worst])),
-        float(factor.objective(w, b)[worst]),
-        Status.CONVERGED if residual <= state.settings.tol else Status.PRECISION,
-    )
+def _resolved(state: StreamedState) -> StreamedState:
+    """Return the model of sums that have changed, with the certificate that they give."""
+    sums = state.sums
+    assert sums is not None
+    problem = SummedProblem(MomentsFactor(sums, state.settings.bias), _scales(state, sums), state.n_rows)
+    w, b = problem.solution()
+    certificate = problem.certify(w, b, state.settings.tol)
     solution = Solution(primal=w, bias=b, n_iter=state.solution.n_iter)
-    return replace(state, solution=solution, n_rows=n_rows, counts=counts, judged=certificate, sums=sums)
+    after = replace(state, solution=solution, judged=certificate)
+    warn_unless_converged(after)
+    warn_of_lost_digits(certificate, state.solver, stacklevel=5)
+    return after
+
+
+def _scales(state: StreamedState, sums: Moments) -> FloatArray:
+    """Return what residuals are divided by: 1 for classes, else at most the largest |y|."""
+    if state.classes is not None:
+        return np.ones_like(sums.target)
+    mean_square = np.maximum(sums.spread / sums.total, 0.0) + sums.target**2
+    scale = np.sqrt(mean_square) if state.scale is None else np.full_like(sums.target, state.scale)
+    return np.where(scale > 0.0, scale, 1.0)
