@@ -35,14 +35,15 @@ from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.problems import make_operator
 from squaresvm.models.state import State
-from squaresvm.models.train import train
 from squaresvm.models.streamed import fit_source
+from squaresvm.models.train import train
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
+from squaresvm.solvers.choose import choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -50,9 +51,6 @@ from squaresvm.typing import FloatArray, IntArray, Matrix
 __all__ = ["SquareSVM", "refuse_out"]
 
 T = TypeVar("T")
-
-#: What fits a linear model from a stream.
-_STREAM_SOLVERS = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",)}
 
 
 class SquareSVM(BaseEstimator):
@@ -148,10 +146,7 @@ class SquareSVM(BaseEstimator):
                 f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
                 "features in front: MappedSource(source, Nystrom(...).fit(some_rows))"
             )
-        fitting = _STREAM_SOLVERS[self._loss]
-        if not isinstance(self.solver, str) or self.solver not in ("auto", *fitting):
-            names = " or ".join(repr(name) for name in (*fitting, "auto"))
-            raise ValueError(f"a source is fitted with solver={names}; got {self.solver!r}")
+        choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()
         trial._check_parameters()
         trial.__dict__.pop("_record", None)

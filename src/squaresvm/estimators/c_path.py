@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.parameters import check_positive
-from squaresvm.models.model import Known
+from squaresvm.models.model import Known, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.problems import check_costs
 from squaresvm.models.state import State
-from squaresvm.models.train import warn_unless_converged
 from squaresvm.problem import Problem
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.choose import choose

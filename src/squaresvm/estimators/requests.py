@@ -15,10 +15,9 @@ from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.parameters import check_flag
 from squaresvm.judging.leave_one_out import Cost
 from squaresvm.judging.receipt import Receipt
-from squaresvm.models.model import Known, Model, NewRows, Update
+from squaresvm.models.model import Known, Model, NewRows, Update, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
-from squaresvm.models.train import warn_unless_converged
 from squaresvm.rows import canonical_csr
 from squaresvm.typing import FloatArray, Matrix
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.family import Bias
+from squaresvm.kernels import squared_norms
 from squaresvm.linalg.definite import cholesky_with_jitter
 from squaresvm.linalg.lapack import solve_triangular_in_place
 from squaresvm.linalg.products import gram, times
@@ -43,6 +44,11 @@ class Moments:
         sum C_i (y_i - target)^2.
     peak : ndarray of shape (n + 1,), optional
         The largest that the diagonal of the scatter, and the total, have been since the rows were read.
+    widest : ndarray of shape (k,), optional
+        At least the largest that the spread has been since then, a power of two.
+    largest, lightest : float, optional
+        At least the largest |z_i|, and at most the smallest C_i, of all rows that were ever in the sums. Powers
+        of two, so that they tell next to nothing of a single row. None where they were not taken.
     """
 
     total: float
@@ -52,6 +58,9 @@ class Moments:
     response: FloatArray
     spread: FloatArray
     peak: FloatArray | None = None
+    widest: FloatArray | None = None
+    largest: float | None = None
+    lightest: float | None = None
 
     @property
     def _size(self) -> FloatArray:
@@ -105,6 +114,13 @@ class Moments:
             scatter -= total * np.outer(mean, mean)
         return cls(total, mean, scatter, target, response, spread)
 
+    def bounded(self, Z: Matrix, costs: FloatArray) -> Moments:
+        """Return the sums with the bounds on norms and costs of their rows, which are those of Z."""
+        if costs.size == 0:
+            return self
+        largest = _power_of_two_above(float(np.sqrt(squared_norms(Z).max())))
+        return replace(self, largest=largest, lightest=1.0 / _power_of_two_above(1.0 / float(costs.min())))
+
     def scaled(self, by: float) -> Moments:
         """Return the sums with every row so many times."""
         total, scatter, response = by * self.total, by * self.scatter, by * self.response
@@ -140,7 +156,18 @@ class Moments:
             self.spread + sign * other.spread + between * gap**2,
         )
         peak = self._size if self.peak is None else self.peak
-        return replace(moved, peak=np.maximum(peak, moved._size))
+        largest, lightest = self.largest, self.lightest
+        if sign > 0.0:
+            largest = None if largest is None or other.largest is None else max(largest, other.largest)
+            lightest = None if lightest is None or other.lightest is None else min(lightest, other.lightest)
+        before = self.spread if self.widest is None else self.widest
+        widest = np.array([_power_of_two_above(float(s)) for s in np.maximum(before, moved.spread)])
+        peak = np.maximum(peak, moved._size)
+        return replace(moved, peak=peak, widest=widest, largest=largest, lightest=lightest)
+
+
+def _power_of_two_above(value: float) -> float:
+    return float(2.0 ** np.ceil(np.log2(value))) if value > 0.0 else 0.0
 
 
 class MomentsFactor:

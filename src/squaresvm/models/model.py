@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.factors import CholeskyFactor
 from squaresvm.family import Bias, Loss
@@ -17,11 +19,11 @@ from squaresvm.kernels import Kernel
 from squaresvm.linalg.products import times
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
-from squaresvm.solution import Certificate, Solution
+from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Known", "Model", "NewRows", "Settings", "Update", "weigh"]
+__all__ = ["Known", "Model", "NewRows", "Settings", "Update", "warn_unless_converged", "weigh"]
 
 
 @dataclass(frozen=True)
@@ -241,3 +243,15 @@ class Model(ABC):
         if self.primal is None:
             raise TypeError("a model without w says itself how it decides")
         return times(X, self.primal) + self.solution.bias
+
+
+def warn_unless_converged(model: Model) -> None:
+    """Raise a ConvergenceWarning where the solver ended above tol, or lacked the digits that matter."""
+    certificate = model.certificate
+    concern = None
+    if certificate.status == Status.MAX_ITER:
+        concern = f"{certificate}: {certificate.status.advice}"
+    elif certificate.status == Status.PRECISION:
+        concern = certificate.concern
+    if concern is not None:
+        warnings.warn(f"solver {model.solver!r} ended with {concern}", ConvergenceWarning, stacklevel=4)

@@ -6,16 +6,15 @@ import warnings
 from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.models.fit_log import Teller
-from squaresvm.models.model import Known, Model, Settings
+from squaresvm.models.model import Known, Settings, warn_unless_converged
 from squaresvm.models.ownership import Claim
 from squaresvm.models.problems import check_costs, find_classes, make_problem, rows_of_weight
 from squaresvm.models.state import State
 from squaresvm.operators import Operator
 from squaresvm.rows import Rows
-from squaresvm.solution import Status
 from squaresvm.solvers.choose import choose
 
-__all__ = ["train", "warn_unless_converged"]
+__all__ = ["train"]
 
 
 def train(
@@ -78,14 +77,3 @@ def train(
         teller.ended(state.certificate)
     warn_unless_converged(state)
     return state
-
-
-def warn_unless_converged(state: Model) -> None:
-    """Raise a ConvergenceWarning where the solver ended above tol."""
-    certificate = state.certificate
-    if certificate.status is Status.MAX_ITER:
-        warnings.warn(
-            f"solver {state.solver!r} ended with {certificate}: {certificate.status.advice}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )

@@ -194,8 +194,10 @@ class Collect:
     def __call__(self, block: RowBlock) -> tuple[Moments, ...]:
         """Return the moments over one block."""
         if block.compiled:
-            return (moments_of(block, 0, np.ones(block.costs.size, dtype=bool)),)
-        return (Moments.of(in_float64(block.Z), block.costs, block.targets),)
+            found = moments_of(block, 0, np.ones(block.costs.size, dtype=bool))
+        else:
+            found = Moments.of(in_float64(block.Z), block.costs, block.targets)
+        return (found.bounded(block.Z, block.costs),)
 
 
 @dataclass(frozen=True, eq=False)

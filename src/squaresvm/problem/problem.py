@@ -243,7 +243,7 @@ class Problem:
             1/2 |w - w_beta|^2 + 1/2 sum C_i (xi_i - beta_i/C_i)^2
             + sum |beta_i| max(0, y_i f_i - 1)  [squared hinge]  + (A b - 1'beta)^2 / (2 A)
         """
-        return self._verdict(solution).gap
+        return self.verdict(solution).gap
 
     def _gap(self, solution: Solution, beta: FloatArray, decision: FloatArray) -> FloatArray:
         feasible = self.feasible(beta)
@@ -321,14 +321,14 @@ class Problem:
         """
         if solution.primal is not None:
             return self.linear.certify(solution, tol)
-        return self._verdict(solution).certified(
+        return self.verdict(solution).certified(
             tol,
             solution.outcome,
             lambda: self.rounding(solution),
             lambda verdict: self.decision_error(solution, verdict),
         )
 
-    def _verdict(self, solution: Solution) -> Verdict:
+    def verdict(self, solution: Solution) -> Verdict:
         """Return residual, gap and objective of every column."""
         if solution.primal is not None:
             return self.linear.verdict(solution.primal, solution.bias)

@@ -6,6 +6,7 @@ from squaresvm.operators import OnDemandOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_wide
 from squaresvm.runtime.memory import available_memory
+from squaresvm.runtime.threads import thread_count
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
@@ -19,7 +20,7 @@ from squaresvm.solvers.substitution import Substitution
 from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
 
-__all__ = ["SOLVERS", "choose", "wants_rows"]
+__all__ = ["SOLVERS", "choose", "choose_for_source", "wants_rows"]
 
 #: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
 _MEMORY_SHARE = 0.7
@@ -87,6 +88,62 @@ def choose(problem: Problem, requested: str | Solver) -> tuple[Solver, str]:
             f"{_features(problem)}. Solvers that fit: {fitting}"
         )
     return solver, "asked for by name"
+
+
+#: What fits a linear model by passes over a source.
+_BY_PASSES = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",)}
+
+
+def choose_for_source(loss: Loss, requested: object, n_features: int) -> tuple[str, str]:
+    """Return the name of the solver for a linear model whose rows are read in passes, and why it was taken.
+
+    Parameters
+    ----------
+    loss : Loss
+    requested : object
+        What ``solver=`` was given: ``'auto'`` or a name; solvers with options of their own do not go by passes.
+    n_features : int
+
+    Returns
+    -------
+    name : str
+        ``'direct'``: one system from sums of n x n numbers; ``'newton'``: steps in w.
+    reason : str
+
+    Raises
+    ------
+    ValueError
+        If the requested solver does not go by passes.
+    MemoryError
+        If sums were asked for by name, and there is no room for them.
+    """
+    fitting = _BY_PASSES[Loss(loss)]
+    if not isinstance(requested, str) or requested not in ("auto", *fitting):
+        names = " or ".join(repr(name) for name in (*fitting, "auto"))
+        raise ValueError(f"a source is fitted with solver={names}; got {requested!r}")
+    wide = is_wide(n_features)
+    name = requested
+    if name == "auto":
+        name = "direct" if "direct" in fitting and not wide else "newton"
+    if name == "newton":
+        return name, (
+            "conjugate gradients for Newton steps in w need no matrix of columns by columns"
+            if wide
+            else "Newton steps in w need few passes"
+        )
+    if requested == "direct":
+        _check_sums_fit(n_features)
+    return name, "one system from sums over the rows"
+
+
+def _check_sums_fit(n_features: int) -> None:
+    # One for each block that is at work or waits, the total and what it becomes, the system and its factor.
+    needed, free = 8 * n_features**2 * (thread_count() + 6), available_memory()
+    if needed > free:
+        raise MemoryError(
+            f"solver='direct' needs about {needed / 2**30:.1f} GB for sums of {n_features} x {n_features} "
+            f"numbers, and {free / 2**30:.1f} GB are free: leave solver='auto', which needs none of them"
+        )
 
 
 def wants_rows(requested: str | Solver, n_rows: int) -> bool:
