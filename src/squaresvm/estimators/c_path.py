@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.parameters import check_positive
@@ -124,14 +125,13 @@ class WithCPath(SquareSVMClassifier):
         -------
         CPath
         """
-        state = self._current()
-        self._require_rows("C_path")
+        check_is_fitted(self)
         values = _check_Cs(Cs)
-        for C in (values[0], values[-1]):
-            check_costs(C, state.weights[state.held], state.held)
         with REQUESTS:
             # An operator of its own: later requests to this model change the one it has.
-            alone = state.detached()
+            alone = self._holding("C_path").detached()
+        for C in (values[0], values[-1]):
+            check_costs(C, alone.weights[alone.held], alone.held)
         problem, last = alone.problem, None
         models, seconds = [], []
         for C in values:

@@ -18,10 +18,9 @@ from squaresvm.estimators.parameters import check_positive
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import KernelFunction
-from squaresvm.models.outputs import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
 from squaresvm.models.model import Model
+from squaresvm.models.outputs import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
-from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import two_labels
 from squaresvm.solvers.base import Solver

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,26 @@ from squaresvm.models.state import State
 from squaresvm.rows import canonical_csr
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Updating", "receipt_of"]
+__all__ = ["Proposal", "Updating"]
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What a request leads to, for whoever puts it in place together with something else.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One that nobody has yet, with the new model.
+    commit : callable
+        To be called once, when the estimator is about to be in place.
+    receipt : Receipt or None
+        Of a request to forget.
+    """
+
+    estimator: Any
+    commit: Callable[[], None]
+    receipt: Receipt | None = None
 
 
 class Updating(SquareSVM):
@@ -51,12 +71,24 @@ class Updating(SquareSVM):
         """
         check_is_fitted(self)
         with REQUESTS:
-            self._swap(self._learning(self._state, X, y, sample_weight, ids))
+            self._adopt_proposal(self._propose_learn(X, y, sample_weight, ids))
         return self
 
-    def _learning(self, state: Model, X: Any, y: Any, sample_weight: Any, ids: Any) -> Update:
-        """Return what `learn` leads to from a model; nothing is in place yet."""
-        return state.learn(self._new_rows(state, X, y, sample_weight, ids))
+    def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
+        """Return what `learn` leads to; the lock is held until it is in place or given up."""
+        state = self._state
+        return self._proposed(state.learn(self._new_rows(state, X, y, sample_weight, ids)))
+
+    def _proposed(self, update: Update, receipt: Receipt | None = None) -> Proposal:
+        if not update.sampled:
+            warn_unless_converged(update.model)
+        trial = self._copy()
+        trial._take(update.model)
+        return Proposal(trial, update.commit, receipt)
+
+    def _adopt_proposal(self, proposal: Proposal) -> None:
+        self._adopt(proposal.estimator)
+        proposal.commit()
 
     def _new_rows(self, state: Model, X: Any, y: Any, sample_weight: Any, ids: Any = None) -> NewRows:
         X, y = self._check_new_rows(state, X, y)
@@ -116,10 +148,21 @@ class Updating(SquareSVM):
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         with REQUESTS:
-            before = self._state
-            update, names = before.forget(ids, verify=bool(verify))
-            self._swap(update)
-        return receipt_of(update, names, before, time.perf_counter() - start)
+            proposal = self._propose_forget(ids, bool(verify))
+            self._adopt_proposal(proposal)
+        assert proposal.receipt is not None
+        return replace(proposal.receipt, seconds=time.perf_counter() - start)
+
+    def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
+        """Return what `forget` leads to; the lock is held until it is in place or given up."""
+        start, before = time.perf_counter(), self._state
+        update, names = before.forget(ids, verify=verify)
+        proposal = self._proposed(update, receipt_of(update, names, before, time.perf_counter() - start))
+        proposal.estimator._drop_results()
+        return proposal
+
+    def _drop_results(self) -> None:
+        """Drop what was taken from rows that have left, besides the model itself."""
 
     def forget_rows(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Receipt:
         """Remove rows from a linear squared-loss model that was fitted from a stream, by its sums.
@@ -145,15 +188,8 @@ class Updating(SquareSVM):
         with REQUESTS:
             before = self._state
             update = before.forget_rows(self._new_rows(before, X, y, sample_weight))
-            self._swap(update)
+            self._adopt_proposal(self._proposed(update))
         return receipt_of(update, tuple(range(update.rows)), before, time.perf_counter() - start)
-
-    def _swap(self, update: Update) -> None:
-        """Put the model of an update in place."""
-        if not update.sampled:
-            warn_unless_converged(update.model)
-        self._take(update.model)
-        update.commit()
 
     def _take(self, model: Model) -> None:
         self._state = model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from squaresvm.files.arrays import Arrays, decode_ids, decode_labels, decode_mat
 from squaresvm.files.encoding import ESTIMATORS
 from squaresvm.files.parameters import decode_parameters, decode_settings
 from squaresvm.judging.calibration import Calibration
-from squaresvm.models.state import Settings, State, check_costs, find_classes
+from squaresvm.models.model import Known, Settings
+from squaresvm.models.problems import check_costs, find_classes
+from squaresvm.models.state import State
 from squaresvm.operators import Operator, PrecomputedOperator, ProximalOperator, StoredOperator
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.rows import Rows
@@ -118,10 +121,21 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     columns = 1 if classes is None or classes.size == 2 else int(classes.size)
     solution = decode_solution(header, arrays, settings, (held.size, rows.n_columns, columns))
     operator = _precomputed(arrays, settings, weights[held])
-    state = State(rows, settings, classes, solution, *decode_solver(header), operator)
+    known = Known(calibration=decode_calibration(arrays, classes))
     if settings.proximal:
-        state.__dict__["expansion"] = floats_of(arrays, "expansion", held.size, columns)
-    decode_calibration(arrays, state)
+        known.expansion = floats_of(arrays, "expansion", held.size, columns)
+    solver, reason = decode_solver(header)
+    state = State(
+        settings=settings,
+        classes=classes,
+        solution=solution,
+        solver=solver,
+        reason=reason,
+        rows=rows,
+        operator=operator,
+        is_verified=False,
+        known=known,
+    )
     return _with_factor(header, arrays, state)
 
 
@@ -133,14 +147,14 @@ def decode_solver(header: dict[str, Any]) -> tuple[str, str]:
     return solver, reason
 
 
-def decode_calibration(arrays: Arrays, state: State) -> None:
-    """Give a state the map to probabilities, where the file holds one."""
+def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> Calibration | None:
+    """Return the map to probabilities, where the file holds one."""
     if "above" not in arrays:
-        return
-    if state.classes is None:
+        return None
+    if classes is None:
         raise ValueError("it holds probabilities of values that have none")
-    slopes = (floats_of(arrays, name, state.classes.size) for name in ("above", "below"))
-    state.__dict__["calibration"] = Calibration(*slopes)
+    above, below = (floats_of(arrays, name, classes.size) for name in ("above", "below"))
+    return Calibration(above, below)
 
 
 def decode_solution(
@@ -188,6 +202,4 @@ def _with_factor(header: dict[str, Any], arrays: Arrays, state: State) -> State:
     triangle = floats_of(arrays, "factor", m * (m + 1) // 2)
     factor = unpacked(str(described["form"]), triangle, jitter, operator.store(), problem.ridge, problem.bias)
     kept = Solution(solution.bias, solution.beta, None, solution.n_iter, solution.outcome, factor)
-    after = State(state.rows, state.settings, state.classes, kept, state.solver, state.reason, operator)
-    after.__dict__.update({name: state.__dict__[name] for name in ("calibration",) if name in state.__dict__})
-    return after
+    return replace(state, solution=kept, operator=operator)

@@ -7,7 +7,7 @@ from typing import Any
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.files.parameters import number
-from squaresvm.models.state import Settings
+from squaresvm.models.model import Settings
 from squaresvm.search.estimators import Searching
 from squaresvm.search.grid import SearchResults
 

@@ -47,7 +47,7 @@ class Watch:
     @staticmethod
     def draw(n_rows: int) -> FloatArray:
         """Return random signs for so many rows."""
-        return _RANDOM.integers(0, 2, size=(n_rows, COMBINATIONS)) * 2.0 - 1.0
+        return np.asarray(_RANDOM.choice([-1.0, 1.0], size=(n_rows, COMBINATIONS)), dtype=np.float64)
 
     def without(self, gone: IntArray, columns: FloatArray) -> Watch:
         """Return the watch over the other rows.

@@ -166,7 +166,7 @@ class FactorStep(StepBase):
         products = self.now.operator.matmul(np.asfortranarray(np.hstack([beta, signs])))
         self.watch = Watch(signs, products[:, k:])
         decision = products[:, :k] + self.solution.bias
-        return float(self.now.residual_at(self.solution, decision, slice(None)).max())
+        return float(self.now.residual_at(self.solution, decision).max())
 
     def _mended(self, residual: float) -> float:
         """Return the residual after refinement, and after a new factor where that is not enough."""

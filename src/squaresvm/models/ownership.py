@@ -64,7 +64,7 @@ class Claim:
 
     def __init__(self, before: Claim | None = None) -> None:
         self._before = before
-        self._line = _Line(self) if before is None else before._line
+        self._line: _Line = _Line(self) if before is None else before._line
 
     @property
     def is_live(self) -> bool:

@@ -34,7 +34,11 @@ __all__ = [
 
 
 def make_problem(
-    rows: Rows, settings: Settings, classes: np.ndarray[Any, Any] | None, operator: Operator | None, in_w: bool | None
+    rows: Rows,
+    settings: Settings,
+    classes: np.ndarray[Any, Any] | None,
+    operator: Operator | None,
+    in_w: bool | None,
 ) -> Problem:
     """Return the problem of the rows of positive weight.
 

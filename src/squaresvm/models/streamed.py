@@ -55,13 +55,13 @@ class StreamedState(Model):
     Parameters
     ----------
     n_features : int
-    n_rows : int
+    count : int
         Rows of positive weight that it was fitted on.
     counts : ndarray
         Of them, those of each class; empty for regression.
-    certificate : Certificate
+    judged : Certificate
         Of the last pass, or from the sums since.
-    calibration : Calibration or None
+    to_probabilities : Calibration or None
         From the sample of the fit, for classifiers.
     sums : Moments or None
         Of all rows, for the squared loss.
@@ -71,12 +71,27 @@ class StreamedState(Model):
     """
 
     n_features: int
-    n_rows: int
+    count: int
     counts: FloatArray | None
-    certificate: Certificate
-    calibration: Calibration | None = None
+    judged: Certificate
+    to_probabilities: Calibration | None = None
     sums: Moments | None = None
     scale: float | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of positive weight that the model is of."""
+        return self.count
+
+    @property
+    def certificate(self) -> Certificate:
+        """Residual of all rows, gap, objective, status: of the last pass, or from the sums since."""
+        return self.judged
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The map to probabilities."""
+        return self.to_probabilities
 
     @property
     def primal(self) -> FloatArray:
@@ -183,10 +198,10 @@ def fit_source(
         solver=solver,
         reason=f"a stream of {survey.rows} rows and {n} columns: {reason}",
         n_features=n,
-        n_rows=survey.rows,
+        count=survey.rows,
         counts=survey.counts,
-        certificate=certificate,
-        calibration=calibration,
+        judged=certificate,
+        to_probabilities=calibration,
         sums=_sums_of(solution) if settings.loss is Loss.SQUARED else None,
         scale=survey.scale or None,
     )
@@ -289,7 +304,8 @@ def _arrays_of(moments: Moments) -> dict[str, FloatArray]:
 
 def _moments_of(held: dict[str, FloatArray]) -> Moments:
     names = ("mean", "scatter", "target", "response", "spread")
-    sums = Moments(float(held["total"]), *(held[name] for name in names))
+    mean, scatter, target, response, spread = (held[name] for name in names)
+    sums = Moments(float(held["total"]), mean, scatter, target, response, spread)
     if "bounds" not in held or not np.isfinite(held["bounds"]).all():
         return sums
     largest, lightest = held["bounds"].tolist()
@@ -395,8 +411,8 @@ def _learned(state: StreamedState, new: NewRows) -> StreamedState:
     scale = state.scale
     if state.classes is None and scale is not None:
         scale = max(scale, float(np.abs(np.asarray(y[some], dtype=np.float64)).max()))
-    n_rows = state.n_rows + int(some.sum())
-    return _resolved(replace(state, scale=scale, sums=sums.plus(block), n_rows=n_rows, counts=counts))
+    count = state.count + int(some.sum())
+    return _resolved(replace(state, scale=scale, sums=sums.plus(block), count=count, counts=counts))
 
 
 def _without(state: StreamedState, gone: NewRows) -> StreamedState:
@@ -422,7 +438,7 @@ def _without(state: StreamedState, gone: NewRows) -> StreamedState:
         # Whether another row has as large a value is not known: the root mean square is at most the largest.
         largest = float(np.abs(np.asarray(y[some], dtype=np.float64)).max(initial=0.0))
         scale = None if largest >= scale else scale
-    return _resolved(replace(state, scale=scale, sums=moved, n_rows=remaining, counts=counts))
+    return _resolved(replace(state, scale=scale, sums=moved, count=remaining, counts=counts))
 
 
 def _resolved(state: StreamedState) -> StreamedState:
@@ -434,7 +450,7 @@ def _resolved(state: StreamedState) -> StreamedState:
     certificate = problem.certify(w, b, state.settings.tol)
     reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
     solution = Solution(primal=w, bias=b)
-    return replace(state, solution=solution, certificate=certificate, solver="direct", reason=reason)
+    return replace(state, solution=solution, judged=certificate, solver="direct", reason=reason)
 
 
 def _scales(state: StreamedState, sums: Moments) -> FloatArray:

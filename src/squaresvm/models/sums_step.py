@@ -161,9 +161,7 @@ class SumsStep:
         size += np.outer(np.abs(moments.mean), slack)
         return np.asarray(_EPS * moments.loss_of_digits() * size)
 
-    def _balance(
-        self, Z: Matrix, rows: Rows, chosen: IntArray, targets: FloatArray, gb: FloatArray
-    ) -> float:
+    def _balance(self, Z: Matrix, rows: Rows, chosen: IntArray, targets: FloatArray, gb: FloatArray) -> float:
         """Return |A b - 1'beta| / (A |b| + |beta|_1), the last from the rows that were chosen."""
         settings, w, b = self.state.settings, self.solution.primal, self.solution.bias
         assert w is not None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from sklearn.exceptions import ConvergenceWarning
-
 from squaresvm.models.fit_log import Teller
 from squaresvm.models.model import Known, Settings, warn_unless_converged
 from squaresvm.models.ownership import Claim

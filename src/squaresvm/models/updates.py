@@ -140,7 +140,13 @@ def _without_effect(state: State, rows: Rows, count: int) -> Update:
 
 
 def _finished(
-    state: State, step: Step, verify: bool, count: int, change: Leaving | Coming, rows: Rows, settings: Settings
+    state: State,
+    step: Step,
+    verify: bool,
+    count: int,
+    change: Leaving | Coming,
+    rows: Rows,
+    settings: Settings,
 ) -> Update:
     """Return the update after a step."""
     check: Check = step.check(verify)

@@ -129,8 +129,11 @@ class PrecomputedOperator(StoredOperator):
         return PrecomputedOperator(self._entries().copy())
 
     def _entries(self) -> FloatArray:
+        """Return K, from the store where there is one: operators made from one another have no other K."""
+        if self._store is None and self._given is not None:
+            return self._given
         everything = np.arange(self.n_rows)
-        return self._given if self._given is not None else self.block(everything, everything)
+        return self.block(everything, everything)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with K itself: nobody else has it."""

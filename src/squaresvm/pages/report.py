@@ -11,9 +11,9 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import lead
-from squaresvm.judging.leave_one_out import fixed_set, leave_one_out
 from squaresvm.models.outputs import labels_of
-from squaresvm.models.state import REQUESTS, State
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.state import State
 from squaresvm.problem import Loss
 from squaresvm.solution import Certificate
 from squaresvm.typing import BoolArray, FloatArray
@@ -102,16 +102,12 @@ def examine(model: Updating, most: int = 8) -> Report:
     (0.947, '2', '1')
     """
     with REQUESTS:
-        state: State = model._state
+        state: State = model._holding("a report")
         certificate, problem = state.certificate, state.problem
         if problem.n_rows < 2:
             return Report(certificate, None, True, None, None, None, [], [])
         is_exact = problem.loss is Loss.SQUARED or int(state.support.size) <= _FEW_SUPPORT_ROWS
-        left_out = (
-            leave_one_out(problem, state.solution, state.settings.tol)
-            if is_exact
-            else fixed_set(problem, state.solution)
-        )
+        left_out = state.leave_one_out(fixed=not is_exact)
         decision = problem.decision(state.solution)
     change = np.abs(decision - left_out).max(axis=1)
     if state.classes is None:

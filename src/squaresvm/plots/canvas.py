@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.models.state import State
+from squaresvm.models.model import Model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def panel_below(ax: Axes, share: float) -> Axes:
     return below
 
 
-def check_model(estimator: Any, what: str) -> State:
+def check_model(estimator: Any, what: str) -> Model:
     """Return the state of a fitted estimator of the package."""
     if not isinstance(estimator, SquareSVM):
         raise TypeError(
@@ -95,7 +95,7 @@ def check_model(estimator: Any, what: str) -> State:
     return estimator._current()
 
 
-def check_classifier(estimator: Any, what: str) -> State:
+def check_classifier(estimator: Any, what: str) -> Model:
     """Return the state of a fitted classifier of the package."""
     state = check_model(estimator, what)
     if not isinstance(estimator, SquareSVMClassifier):

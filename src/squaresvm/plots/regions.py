@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from squaresvm.estimators.parameters import check_integer
 from squaresvm.judging.calibration import lead
+from squaresvm.models.model import Model
 from squaresvm.models.state import State
-from squaresvm.models.streamed import StreamedState
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, marker, tint
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -120,8 +120,8 @@ class DecisionRegionDisplay:
         steps = check_integer("grid_resolution", grid_resolution, 2)
         if state.settings.kernel is None:
             raise ValueError("a precomputed kernel has no features to draw: regions need two")
-        if state.rows.n_columns != 2:
-            raise ValueError(f"regions can be drawn of two features; the model has {state.rows.n_columns}")
+        if estimator.n_features_in_ != 2:
+            raise ValueError(f"regions can be drawn of two features; the model has {estimator.n_features_in_}")
         rows, codes, coefficients = _rows_of(state)
         extent = rows if X is None else _dense(X)
         if extent.ndim != 2 or extent.shape[1] != 2 or not np.isfinite(extent).all():
@@ -234,9 +234,9 @@ class DecisionRegionDisplay:
         ax.legend(handles=entries, title=title, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _rows_of(state: State) -> tuple[FloatArray, IntArray, FloatArray]:
+def _rows_of(state: Model) -> tuple[FloatArray, IntArray, FloatArray]:
     """Return the rows held, the codes of their labels, and their largest ``|beta|``."""
-    if isinstance(state, StreamedState):
+    if not isinstance(state, State):
         return np.empty((0, 2)), np.empty(0, dtype=np.intp), np.empty(0)
     assert state.classes is not None
     coefficients = np.zeros(state.rows.count)

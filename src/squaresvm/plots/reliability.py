@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from squaresvm.estimators.parameters import check_flag, check_integer
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, panel_below
 from squaresvm.typing import FloatArray
 
@@ -126,10 +127,11 @@ class LooCalibrationDisplay:
         if strategy not in ("uniform", "quantile"):
             raise ValueError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}")
         check_flag("fixed_set", fixed_set)
-        estimator._require_rows("leaving one out")
         position = _position(estimator.classes_, pos_label)
-        state, calibration = estimator._calibrated()
-        p = calibration.probabilities(estimator._loo_inside(state, fixed_set))
+        with REQUESTS:
+            _, calibration = estimator._calibrated()
+            state, left_out = estimator._loo_inside(fixed_set)
+        p = calibration.probabilities(left_out)
         codes = np.searchsorted(state.classes, state.rows.y[state.held])
         judged = p.argmax(axis=1) if position is None else np.full(codes.size, position)
         prob, happened = p[np.arange(codes.size), judged], codes == judged

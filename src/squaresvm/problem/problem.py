@@ -137,7 +137,9 @@ class Problem:
         runner = MemoryRunner(self._features, self.targets, self.costs)
         return LinearProblem(runner, self.loss, self.bias, self._scale())
 
-    def residual_at(self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray) -> FloatArray:
+    def residual_at(
+        self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
+    ) -> FloatArray:
         """Return the residual of each column over some rows, given f at all rows."""
         beta = solution.beta
         assert beta is not None

@@ -76,7 +76,9 @@ def same_kind(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> np.ndar
         # NumPy would join signed and unsigned integers as floats, which are not the same labels beyond 2^53.
         converted = y.astype(classes.dtype)
         if not np.array_equal(converted.astype(object), y.astype(object)):
-            raise ValueError(f"labels beyond the range of the model's own, {classes.dtype}, cannot be learned")
+            raise ValueError(
+                f"labels beyond the range of the model's own, {classes.dtype}, cannot be learned"
+            )
         return converted
     return y
 

@@ -8,7 +8,7 @@ import threading
 __all__ = ["fork_safe_lock"]
 
 
-def fork_safe_lock() -> threading.RLock:  # type: ignore[valid-type]
+def fork_safe_lock() -> threading.RLock:
     """Return a lock that a forking thread holds across the fork.
 
     A child has only the thread that forked. A lock that another thread held at that moment would stay closed

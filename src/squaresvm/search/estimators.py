@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,7 +11,6 @@ import numpy as np
 from squaresvm.estimators import LSSVC, LSSVR
 from squaresvm.estimators.parameters import check_integer
 from squaresvm.estimators.requests import Updating
-from squaresvm.judging.receipt import Receipt
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Settings
@@ -125,24 +124,9 @@ class Searching(Updating):
 
         return computed
 
-    def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
-        """Remove rows, as `LSSVC.forget` does; C and gamma stay, the search results are dropped.
-
-        Parameters
-        ----------
-        ids : iterable of hashables
-            As in ``ids_``.
-        verify : bool, default=False
-            As in `LSSVC.forget`.
-
-        Returns
-        -------
-        Receipt
-        """
-        receipt = super().forget(ids, verify)
-        # The scores were taken from the rows that left, too.
+    def _drop_results(self) -> None:
+        # The scores were taken from the rows that left, too; C and gamma stay.
         self._search = None
-        return receipt
 
     def _results(self, attribute: str) -> SearchResults:
         self._fitted(attribute)
