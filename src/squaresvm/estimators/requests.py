@@ -19,6 +19,7 @@ from squaresvm.judging.receipt import Receipt
 from squaresvm.models import updates
 from squaresvm.models.state import REQUESTS, State, check_costs, warn_unless_converged
 from squaresvm.models.streamed import StreamedState, forget_rows, learn_rows
+from squaresvm.operators.precomputed import symmetrised
 from squaresvm.rows import Rows, canonical_csr
 from squaresvm.solution import Solution
 from squaresvm.solvers.equalities import EqualitySystem
@@ -88,8 +89,14 @@ class Updating(SquareSVM):
                 f"and each new one; got {X.shape[1]}"
             )
         corner = X[:, state.rows.count :]
-        if not np.allclose(corner, corner.T):
-            raise ValueError("the kernel values of the new rows with each other must be symmetric")
+        try:
+            even = symmetrised(corner, type(self).__name__, state.settings.C)
+        except ValueError as error:
+            raise ValueError(
+                f"the kernel values of the new rows with each other must be symmetric: {error}"
+            ) from None
+        if even is not corner:
+            X = np.hstack([X[:, : state.rows.count], even])
         return X, np.array(self._check_targets(y))
 
     @staticmethod
