@@ -248,7 +248,7 @@ class Kernel:
         return np.asarray(np.tanh(affine, out=affine), dtype=np.float64)
 
     def _rbf(self, X: Matrix, Z: Matrix) -> FloatArray:
-        # -|x - z|^2 = 2 x'z - |x|^2 - |z|^2, of rows around an origin near them: far away nothing is left of it.
+        # -|x - z|^2 = 2 x'z - |x|^2 - |z|^2: far from the origin nothing is left of the difference.
         parts = _around_an_origin(X, Z)
         block = _sum_of(inner_products(x, z) for x, z in parts)
         block *= 2.0 * self.gamma

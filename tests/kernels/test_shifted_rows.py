@@ -105,5 +105,6 @@ def test_decisions_do_not_depend_on_where_the_rows_are(Model, shift, form):
 def test_other_kernels_are_not_centred(name):
     X = rows_at(3.0)
     inner = X @ X.T
-    expected = {"linear": inner, "poly": (0.1 * inner + 1.0) ** 2, "sigmoid": np.tanh(0.1 * inner + 1.0)}[name]
+    affine = 0.1 * inner + 1.0
+    expected = {"linear": inner, "poly": affine**2, "sigmoid": np.tanh(affine)}[name]
     np.testing.assert_allclose(Kernel(name, 0.1, 2, 1.0)(X, X), expected, rtol=1e-13)

@@ -116,6 +116,6 @@ def test_new_rows_are_judged_by_the_same_rule(C):
         fresh = LSSVC(kernel="precomputed", C=C).fit(K[:50, :50], Y[:50])
         np.testing.assert_allclose(model.dual_coef_, fresh.dual_coef_, atol=1e-7)
     else:
-        with pytest.raises(ValueError, match="new rows with each other must be symmetric: .* C = 1e"):
+        with pytest.raises(ValueError, match=r"new rows with each other must be symmetric: .* C = 1e"):
             model.learn(new, Y[40:50])
         assert model.dual_coef_.shape[1] == 40

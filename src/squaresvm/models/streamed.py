@@ -275,8 +275,14 @@ def _arrays_of(moments: Moments) -> dict[str, FloatArray]:
 
 
 def _moments_of(held: dict[str, FloatArray]) -> Moments:
-    names = ("mean", "scatter", "target", "response", "spread")
-    sums = Moments(float(held["total"]), *(held[name] for name in names))
+    sums = Moments(
+        float(held["total"]),
+        held["mean"],
+        held["scatter"],
+        held["target"],
+        held["response"],
+        held["spread"],
+    )
     if "bounds" not in held or not np.isfinite(held["bounds"]).all():
         return sums
     largest, lightest = held["bounds"].tolist()
@@ -373,8 +379,8 @@ def learn_rows(
     scale = state.scale
     if state.classes is None and scale is not None:
         scale = max(scale, float(np.abs(np.asarray(y[some], dtype=np.float64)).max()))
-    changed = {"sums": sums.plus(block), "n_rows": state.n_rows + int(some.sum()), "counts": counts}
-    return _resolved(replace(state, scale=scale, **changed))
+    n_rows = state.n_rows + int(some.sum())
+    return _resolved(replace(state, scale=scale, sums=sums.plus(block), n_rows=n_rows, counts=counts))
 
 
 def forget_rows(

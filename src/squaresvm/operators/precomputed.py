@@ -84,7 +84,7 @@ def _is_beyond_doubt(K: FloatArray, C: float) -> bool:
 
 
 def _check_tiles(K: FloatArray, C: float) -> bool:
-    """Return whether K is symmetric; raise a ValueError where more than noise is in the way, and say where."""
+    """Return whether K is symmetric; raise a ValueError where more than noise is in the way."""
     size: float | None = None
     total, worst, place = np.zeros(K.shape[0]), 0.0, (0, 0)
     # Tile by tile, each against its mirror image: both fit the processor's cache. Mostly all are equal, or

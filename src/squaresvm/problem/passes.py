@@ -431,9 +431,7 @@ class Magnitude:
         rounded = np.where(xi != 0.0, costs * terms, 0.0)
         squares = size.multiply(size) if sp.issparse(size) else size * size
         beta = costs * np.abs(xi)
-        return Reach(
-            times(size.T, beta), times(squares.T, rounded**2), beta.sum(axis=0), rounded.sum(axis=0)
-        )
+        return Reach(times(size.T, beta), times(squares.T, rounded**2), beta.sum(axis=0), rounded.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
