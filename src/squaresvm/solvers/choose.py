@@ -111,7 +111,8 @@ def choose_for_source(loss: Loss, requested: object, n_features: int) -> tuple[s
     ----------
     loss : Loss
     requested : object
-        What ``solver=`` was given: ``'auto'`` or a name; solvers with options of their own do not go by passes.
+        What ``solver=`` was given: ``'auto'`` or a name. Solvers with options of their own do not go by
+        passes.
     n_features : int
 
     Returns
