@@ -128,12 +128,13 @@ class Certificate:
         """
         if self.status is Status.MAX_ITER:
             return f"{self}: {self.status.advice}"
-        if self.status is Status.PRECISION and self.decision_error is not None:
-            if not self.decision_error <= _MATTERS:
-                return (
-                    f"{self}: float64 lacks the digits for this problem, and decision values may be wrong by "
-                    f"{self.decision_error:.1g} times the scale of the targets; scale the columns, or lower C"
-                )
+        # Not "above": a bound that is no number is a concern too.
+        is_large = self.decision_error is not None and not self.decision_error <= _MATTERS
+        if self.status is Status.PRECISION and is_large:
+            return (
+                f"{self}: float64 lacks the digits for this problem, and decision values may be wrong by "
+                f"{self.decision_error:.1g} times the scale of the targets; scale the columns, or lower C"
+            )
         return None
 
 

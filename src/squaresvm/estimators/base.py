@@ -38,7 +38,7 @@ from squaresvm.models.state import State
 from squaresvm.models.streamed import fit_source
 from squaresvm.models.train import train
 from squaresvm.operators import Operator, ProximalOperator
-from squaresvm.operators.precomputed import check_symmetric
+from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.solution import Certificate
@@ -233,13 +233,14 @@ class SquareSVM(BaseEstimator):
         X = canonical_csr(X)
         if self._is_precomputed:
             X = X.toarray() if sp.issparse(X) else X
-            check_symmetric(X, type(self).__name__)
         y = self._check_targets(y)
         count = y.shape[0]
         if sample_weight is None:
             weights = np.broadcast_to(np.float64(1.0), count)  # No memory for millions of ones.
         else:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self._is_precomputed:
+            X = symmetrised(X, type(self).__name__, float(self.C) * float(weights.max(initial=0.0)))
         named = Ids.numbered(count) if ids is None else Ids.given(ids, count)
         base, is_owned = (X, False) if self._is_precomputed else owned(X, given)
         return Rows(base, np.array(y), weights, named, is_owned=is_owned)

@@ -19,6 +19,7 @@ from squaresvm.judging.receipt import Receipt
 from squaresvm.models.model import Known, Model, NewRows, Update, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
+from squaresvm.operators.precomputed import symmetrised
 from squaresvm.rows import canonical_csr
 from squaresvm.typing import FloatArray, Matrix
 
@@ -114,8 +115,14 @@ class Updating(SquareSVM):
                 f"and each new one; got {X.shape[1]}"
             )
         corner = X[:, held:]
-        if not np.allclose(corner, corner.T):
-            raise ValueError("the kernel values of the new rows with each other must be symmetric")
+        try:
+            even = symmetrised(corner, type(self).__name__, state.settings.C)
+        except ValueError as error:
+            raise ValueError(
+                f"the kernel values of the new rows with each other must be symmetric: {error}"
+            ) from None
+        if even is not corner:
+            X = np.hstack([X[:, :held], even])
         return X, np.array(self._check_targets(y))
 
     def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:

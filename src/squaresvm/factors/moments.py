@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,8 +47,8 @@ class Moments:
     widest : ndarray of shape (k,), optional
         At least the largest that the spread has been since then, a power of two.
     largest, lightest : float, optional
-        At least the largest |z_i|, and at most the smallest C_i, of all rows that were ever in the sums. Powers
-        of two, so that they tell next to nothing of a single row. None where they were not taken.
+        At least the largest |z_i|, and at most the smallest C_i, of all rows that were ever in the sums.
+        Powers of two, so that they tell next to nothing of a single row. None where they were not taken.
     """
 
     total: float
@@ -58,9 +58,9 @@ class Moments:
     response: FloatArray
     spread: FloatArray
     peak: FloatArray | None = None
-    widest: FloatArray | None = None
-    largest: float | None = None
-    lightest: float | None = None
+    widest: FloatArray | None = field(default=None, kw_only=True)
+    largest: float | None = field(default=None, kw_only=True)
+    lightest: float | None = field(default=None, kw_only=True)
 
     @property
     def _size(self) -> FloatArray:

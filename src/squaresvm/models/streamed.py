@@ -303,9 +303,14 @@ def _arrays_of(moments: Moments) -> dict[str, FloatArray]:
 
 
 def _moments_of(held: dict[str, FloatArray]) -> Moments:
-    names = ("mean", "scatter", "target", "response", "spread")
-    mean, scatter, target, response, spread = (held[name] for name in names)
-    sums = Moments(float(held["total"]), mean, scatter, target, response, spread)
+    sums = Moments(
+        float(held["total"]),
+        held["mean"],
+        held["scatter"],
+        held["target"],
+        held["response"],
+        held["spread"],
+    )
     if "bounds" not in held or not np.isfinite(held["bounds"]).all():
         return sums
     largest, lightest = held["bounds"].tolist()

@@ -296,13 +296,13 @@ class LinearProblem:
         found = self._reach(at)
         reach = ROUNDING * found.size + EPSILON * np.sqrt(found.squares)
         largest = np.zeros_like(b)
-        for some in self.runner.map(Largest(at, reach[:-1], ROUNDING)):
+        for some in self.runner.map(Largest(at, reach, ROUNDING)):
             largest = np.maximum(largest, some)
         rows = largest / (self.scale if self.loss is Loss.SQUARED else 1.0)
         if self.bias.is_absent:
             return np.asarray(rows)
-        # The bias is one more column of Z, of ones.
-        return np.maximum(rows, self._share_of_bias(reach[-1], b, found.size[-1]))
+        along = ROUNDING * found.multipliers + EPSILON * found.together
+        return np.maximum(rows, self._share_of_bias(along, b, found.multipliers))
 
     def _reach(self, at: Evaluate) -> Reach:
         return _total(self.runner.map(Magnitude(at)))
@@ -314,7 +314,7 @@ class LinearProblem:
         """
         at = Evaluate(self.loss, w, b)
         # Z'beta is a sum, with the rounding of what goes into it; half its square goes into the gap.
-        reach = EPSILON * self._reach(at).size[:-1]
+        reach = EPSILON * self._reach(at).size
         gap = within_gap(verdict.gap, 0.5 * np.square(reach).sum(axis=0))
         bound = error_by_norms if is_wide(self.runner.n_features) else error_by_sums
         return float((bound(self.runner, at, self.bias, gap) / self.scale).max())

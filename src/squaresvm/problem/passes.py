@@ -387,18 +387,25 @@ class Verify:
 
 @dataclass(frozen=True, eq=False)
 class Reach(Totals):
-    """What goes into the sums Z'beta and 1'beta, the bias as one more column of ones: each (n + 1, k).
+    """What goes into the sums Z'beta and 1'beta, and so their rounding.
 
     Parameters
     ----------
-    size : ndarray of shape (n + 1, k)
-        sum |beta_i| (|z_i|, 1).
-    squares : ndarray of shape (n + 1, k)
-        sum (C_i (|z_i|, 1) (|z_i|'|w| + |b| + |y_i|))^2 over the active rows.
+    size : ndarray of shape (n, k)
+        sum |beta_i| |z_i|.
+    squares : ndarray of shape (n, k)
+        sum (C_i |z_i| (|z_i|'|w| + |b| + |y_i|))^2 over the active rows.
+    multipliers : ndarray of shape (k,)
+        |beta|_1.
+    together : ndarray of shape (k,)
+        sum C_i (|z_i|'|w| + |b| + |y_i|) over the active rows: b has so many digits and no more, and its
+        error is the same in all rows.
     """
 
     size: FloatArray
     squares: FloatArray
+    multipliers: FloatArray
+    together: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,13 +428,10 @@ class Magnitude:
         xi = slack(block.targets, times(Z, w) + b, self.at.loss)
         size, costs = abs(Z), block.costs[:, None]
         terms = times(size, np.abs(w)) + np.abs(b) + np.abs(block.targets)
-        rounded = np.square(np.where(xi != 0.0, costs * terms, 0.0))
+        rounded = np.where(xi != 0.0, costs * terms, 0.0)
         squares = size.multiply(size) if sp.issparse(size) else size * size
         beta = costs * np.abs(xi)
-        return Reach(
-            np.vstack([times(size.T, beta), beta.sum(axis=0)]),
-            np.vstack([times(squares.T, rounded), rounded.sum(axis=0)]),
-        )
+        return Reach(times(size.T, beta), times(squares.T, rounded**2), beta.sum(axis=0), rounded.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

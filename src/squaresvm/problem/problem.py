@@ -276,7 +276,7 @@ class Problem:
         return np.asarray(ROUNDING * size.max(axis=0) / scale)
 
     def _size(self, solution: Solution) -> FloatArray:
-        """Return what r is the sum of, in absolute values: sum_j |K_ij beta_j| + |beta_i| / C_i + |b| + |y_i|."""
+        """Return the size of what r is the sum of: sum_j |K_ij beta_j| + |beta_i| / C_i + |b| + |y_i|."""
         assert solution.beta is not None
         size = self.operator.magnitude(solution.beta) + np.abs(self.ridge[:, None] * solution.beta)
         return np.asarray(size + np.abs(solution.bias) + np.abs(self.targets))

@@ -82,9 +82,9 @@ class SummedProblem:
     def _lost(self, w: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the rounding of the gradient, from that of sums that were once as large as their peak."""
         moments = self.factor.moments
-        peak = (
-            np.append(np.diagonal(moments.scatter), moments.total) if moments.peak is None else moments.peak
-        )
+        peak = moments.peak
+        if peak is None:
+            peak = np.append(np.diagonal(moments.scatter), moments.total)
         root, total = np.sqrt(np.maximum(peak[:-1], 0.0)), float(peak[-1])
         size = np.abs(moments.mean)
         widest = moments.spread * total / moments.total if moments.widest is None else moments.widest

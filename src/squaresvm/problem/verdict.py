@@ -5,8 +5,8 @@ between the model and the optimum is at least C_i/2 min(|f_i - f*_i|, t_i)^2 at 
 
     |w - w*|^2 + A (b - b*)^2 + sum over S of C_i (f_i - f*_i)^2 <= 2 G                                  (6)
 
-with S the rows with t_i > sqrt(2 G / C_i); for the squared loss (6) holds with all rows in S. So at a row of S
-|f_i - f*_i|^2 is at most 2 G / C_i, and anywhere at most 2 G times (Cauchy and Schwarz)
+with S the rows with t_i > sqrt(2 G / C_i); for the squared loss (6) holds with all rows in S. So at a row of
+S |f_i - f*_i|^2 is at most 2 G / C_i, and anywhere at most 2 G times (Cauchy and Schwarz)
 
     k(x, x) + 1/A                                  where the bias is penalised, or absent (1/A = 0)       (7)
     1/C_S + |phi(x) - mean of S|^2                 with C_S the sum of C_i over S, for any bias           (8)
