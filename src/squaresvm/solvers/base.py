@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from squaresvm.problem import Problem
+from squaresvm.problem import Problem, columns_of
 from squaresvm.solution import Solution
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Monitor",
     "Progress",
     "Solver",
+    "by_column",
     "check_between",
     "check_callback",
     "check_choice",
@@ -173,3 +174,32 @@ class Monitor:
         if self._callback is not None and self._callback(progress):
             self.stopped = True
         return self.stopped
+
+
+def by_column(
+    problem: Problem,
+    start: Solution | None,
+    monitor: Monitor,
+    solve: Callable[[Problem, Solution | None], Solution],
+) -> Solution:
+    """Return the solution of all columns of targets, one after the other.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Solution, optional
+    monitor : Monitor
+        Is told which column is solved. Once it has stopped, `solve` is called all the same, and returns
+        where it would begin.
+    solve : callable
+        Given the problem of one column, and its column of `start` in multipliers; None where there is none.
+    """
+    beta = None if start is None else problem.multipliers(start)
+    found = []
+    for index in range(problem.n_columns):
+        monitor.column = index
+        first = None
+        if start is not None and beta is not None:
+            first = Solution(beta=beta[:, [index]], bias=start.bias[[index]])
+        found.append(solve(problem.column(index), first))
+    return columns_of(found, monitor.trace)
