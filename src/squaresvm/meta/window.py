@@ -14,8 +14,8 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from squaresvm.estimators.parameters import check_positive
 from squaresvm.judging.receipt import Receipt
+from squaresvm.runtime.arguments import check_positive
 from squaresvm.typing import FloatArray
 
 __all__ = ["Window"]

@@ -9,9 +9,10 @@ import numpy as np
 from squaresvm.operators import LinearOperator, RowCache
 from squaresvm.operators.linear import pivoted_features
 from squaresvm.problem import Loss, Problem
+from squaresvm.runtime.arguments import check_choice, check_integer
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, Target, search_active_sets
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_choice, check_count
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.sesqui_smo import BoundedDescent
@@ -83,7 +84,7 @@ class ActiveSet:
     def __post_init__(self) -> None:
         """Check the options."""
         if self.n_sv_max is not None:
-            check_count("n_sv_max", self.n_sv_max, 2)
+            check_integer("n_sv_max", self.n_sv_max, 2)
         check_choice("reuse", self.reuse, ("hybrid", "switches", "refactor"))
         check_callback(self.callback, self.trace)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from squaresvm.problem import Loss, Problem
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import search_active_sets
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_count, check_memory
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
 from squaresvm.solvers.iterated import IteratedEqualities
 from squaresvm.solvers.kernel_system import KernelSystem
 from squaresvm.typing import FloatArray
@@ -71,7 +72,7 @@ class ConjugateGradient:
     def __post_init__(self) -> None:
         """Check the options."""
         if self.rank is not None:
-            check_count("rank", self.rank, 1)
+            check_integer("rank", self.rank, 1)
         if self.memory is not None:
             check_memory(self.memory)
         check_callback(self.callback, self.trace)
@@ -88,16 +89,14 @@ class ConjugateGradient:
         monitor = Monitor(self.callback, self.trace)
         system = KernelSystem.make(problem, self.rank, self.memory)
         if problem.loss is Loss.SQUARED:
-            found = _squared(problem, system, tol, limit, _first(problem, start), monitor)
+            first = origin(problem) if start is None else _in_multipliers(problem, start)
+            found = _squared(problem, system, tol, limit, first, monitor)
         else:
             found = _hinge(problem, system, tol, limit, start, monitor)
         return replace(found, trace=monitor.trace, work=system.work, note="; ".join(system.notes))
 
 
-def _first(problem: Problem, start: Solution | None) -> Solution:
-    """Return where to start in multipliers: the origin where nothing else is known."""
-    if start is None:
-        return Solution(beta=np.zeros(problem.targets.shape), bias=np.zeros(problem.n_columns))
+def _in_multipliers(problem: Problem, start: Solution) -> Solution:
     return Solution(beta=problem.multipliers(start), bias=start.bias)
 
 
@@ -107,7 +106,7 @@ def _hinge(
     """Return the solution of all columns, one after the other: each has active sets of its own."""
 
     def solve(column: Problem, start: Solution | None) -> Solution:
-        start = _first(column, start)
+        start = start or origin(column)
         equalities = IteratedEqualities(column, system, start)
         begun = equalities.exactly()
         return search_active_sets(column, equalities, tol, limit, start, monitor, first=begun)
