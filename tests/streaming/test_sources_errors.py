@@ -117,7 +117,7 @@ def test_bad_weights_of_an_array_are_named():
 
 @pytest.mark.parametrize("count", [0, -1, True, 2.0])
 def test_block_rows_must_be_a_count(count):
-    with pytest.raises((ValueError, TypeError), match="block_rows"):
+    with pytest.raises(ValueError, match="block_rows must be an integer of at least 1"):
         ArraySource(X, Y, block_rows=count)
 
 

@@ -21,9 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from squaresvm.estimators.parameters import (
-    check_flag,
     check_kernel,
-    check_positive,
     check_random_state_parameter,
     check_solver,
     check_stopping,
@@ -41,6 +39,7 @@ from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
+from squaresvm.runtime.arguments import check_flag, check_positive
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose import choose_for_source

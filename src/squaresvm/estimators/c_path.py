@@ -12,12 +12,12 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.parameters import check_positive
 from squaresvm.models.model import Known, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.problems import check_costs
 from squaresvm.models.state import State
 from squaresvm.problem import Problem
+from squaresvm.runtime.arguments import check_positive
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.choose import choose
 from squaresvm.typing import FloatArray, IntArray

@@ -14,7 +14,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.parameters import check_positive
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import KernelFunction
@@ -23,6 +22,7 @@ from squaresvm.models.outputs import DecideOn, Decider, LabelOn, RightOn, as_fla
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import two_labels
+from squaresvm.runtime.arguments import check_positive
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.streaming.output import storable

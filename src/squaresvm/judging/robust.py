@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.typing import FloatArray
 
 __all__ = ["Robust", "robust_weights"]
@@ -54,8 +55,7 @@ class Robust:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if not isinstance(self.rounds, Integral) or isinstance(self.rounds, bool) or self.rounds < 0:
-            raise ValueError(f"rounds must be an integer of at least 0; got {self.rounds!r}")
+        check_integer("rounds", self.rounds, 0)
         for name in ("c1", "c2"):
             value = getattr(self, name)
             if not isinstance(value, Real) or not np.isfinite(float(value)):

@@ -19,11 +19,11 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from squaresvm.estimators.parameters import check_integer
 from squaresvm.estimators.requests import Updating
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Loss
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["Pruned", "PruningRound", "prune"]

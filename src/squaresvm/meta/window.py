@@ -16,7 +16,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from squaresvm.estimators.parameters import check_positive
+from squaresvm.runtime.arguments import check_positive
 from squaresvm.estimators.requests import Proposal
 from squaresvm.judging.receipt import Receipt
 from squaresvm.models.ownership import REQUESTS

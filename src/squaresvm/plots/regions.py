@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.estimators.parameters import check_integer
 from squaresvm.judging.calibration import lead
 from squaresvm.models.model import Model
 from squaresvm.models.state import State
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, marker, tint
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 if TYPE_CHECKING:

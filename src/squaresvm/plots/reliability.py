@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from squaresvm.estimators.parameters import check_flag, check_integer
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, panel_below
+from squaresvm.runtime.arguments import check_flag, check_integer
 from squaresvm.typing import FloatArray
 
 if TYPE_CHECKING:

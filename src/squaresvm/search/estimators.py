@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 
 from squaresvm.estimators import LSSVC, LSSVR
-from squaresvm.estimators.parameters import check_integer
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Settings
 from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.search.families import HAVE_GAMMA, KernelFamily
 from squaresvm.search.grid import SearchResults, check_values, default_Cs, default_gammas
 from squaresvm.search.paths import KernelPath, LinearPath, Path

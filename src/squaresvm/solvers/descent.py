@@ -12,7 +12,6 @@ from squaresvm.problem import Problem
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = [
-    "INDEFINITE",
     "MAX_SWEEPS",
     "MEMORY",
     "Crawling",
@@ -32,10 +31,6 @@ MEMORY = 2**30
 _POINTS = 10
 #: Times that a gradient that was kept up to date may turn out to have lost digits.
 _REFRESHES = 10
-INDEFINITE = (
-    "the kernel matrix plus diag(1/C) is not positive definite, so the problem is not convex: choose a "
-    "positive semidefinite kernel, or a smaller C"
-)
 
 
 #: Steps of all multipliers at once, before single updates.
@@ -73,7 +68,7 @@ class Extrapolation:
         size = np.linalg.norm(change, axis=1)
         bent = curvature < -1e-6 * np.linalg.norm(away, axis=1) * size
         if np.any(bent & (size > _NOISE * np.sqrt(beta.size))):
-            raise NotPositiveSemidefiniteError(INDEFINITE)
+            raise NotPositiveSemidefiniteError
         if np.any(bent):
             return None  # At C = 1e8 the gradient itself is known to 1e-6 only: that tells nothing.
         norms = np.sqrt(np.maximum(curvature, 0.0))
@@ -214,7 +209,7 @@ class Descent:
         self.ridge = problem.ridge
         h = problem.operator.diagonal() + self.ridge + shift - drift
         if not np.all(h > 0):
-            raise NotPositiveSemidefiniteError(INDEFINITE)
+            raise NotPositiveSemidefiniteError
         # The denominators of (31), as reciprocals: with shift = 1/A they are those of Q_kk in (21).
         self._inverse_h = 1.0 / h
         self._plane = Extrapolation()
@@ -269,7 +264,7 @@ class Descent:
             self._is_exact = False
             self._sweep(tol)  # Steps 1 and 3.
             if not np.all(np.isfinite(self.gradient)):
-                raise NotPositiveSemidefiniteError(INDEFINITE)
+                raise NotPositiveSemidefiniteError
             if self.residual > tol:
                 self._extrapolate()
             if watch is not None and watch():

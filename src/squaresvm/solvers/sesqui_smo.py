@@ -9,11 +9,10 @@ import numpy as np
 
 from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, check_callback, check_memory
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
 from squaresvm.solvers.descent import (
-    INDEFINITE,
     MAX_SWEEPS,
     MEMORY,
     Crawling,
@@ -23,7 +22,7 @@ from squaresvm.solvers.descent import (
     first_steps,
     next_rows,
 )
-from squaresvm.solvers.two_smo import column_start, ended, tell
+from squaresvm.solvers.two_smo import ended, tell
 from squaresvm.typing import FloatArray
 
 __all__ = ["BoundedDescent", "SesquiSmo"]
@@ -118,14 +117,13 @@ class SesquiSmo:
         limit = MAX_SWEEPS if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
         rows = RowCache(problem.operator, self.memory)
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            first = column_start(problem, start, index).beta
-            assert first is not None
-            search = BoundedDescent(problem.column(index), rows, first[:, 0])
-            found.append(_searched(search, tol, limit, monitor))
-        return columns_of(found, monitor.trace)
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
+            beta = (first or origin(column)).beta
+            assert beta is not None
+            return _searched(BoundedDescent(column, rows, beta[:, 0]), tol, limit, monitor)
+
+        return by_column(problem, start, monitor, solve)
 
 
 def _searched(search: BoundedDescent, tol: float, limit: int, monitor: Monitor) -> Solution:
@@ -158,7 +156,7 @@ class BoundedDescent:
         self._inverse_A = 1.0 / problem.bias.penalty
         self._bare = problem.operator.diagonal() + self.ridge
         if not np.all(self._bare > 0):
-            raise NotPositiveSemidefiniteError(INDEFINITE)
+            raise NotPositiveSemidefiniteError
         self.h = self._bare + self._inverse_A  # Q_kk of (21), the denominator of (31).
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
         self._plane = Extrapolation()
@@ -206,7 +204,7 @@ class BoundedDescent:
                     return True
             self._sweep(tol)
             if not np.all(np.isfinite(self.gradient)):
-                raise NotPositiveSemidefiniteError(INDEFINITE)
+                raise NotPositiveSemidefiniteError
             if self.violation.max() > tol:
                 self._extrapolate()
             if watch():

@@ -15,9 +15,9 @@ from typing import IO, Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.runtime.threads import read_ahead
 from squaresvm.streaming.block_reader import Piece, ReadSource
-from squaresvm.streaming.checks import check_count
 from squaresvm.streaming.source import Place
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -72,9 +72,9 @@ class LibsvmSource(ReadSource):
             raise FileNotFoundError(f"there is no file {self._path}")
         if zero_based not in (True, False, "auto"):
             raise ValueError(f"zero_based must be True, False or 'auto', got {zero_based!r}")
-        self._features = None if n_features is None else check_count(n_features, "n_features")
+        self._features = None if n_features is None else check_integer("n_features", n_features, 1)
         self._base = None if zero_based == "auto" else int(not zero_based)
-        self._block_rows = None if block_rows is None else check_count(block_rows, "block_rows")
+        self._block_rows = None if block_rows is None else check_integer("block_rows", block_rows, 1)
 
     @property
     def _name(self) -> str:
