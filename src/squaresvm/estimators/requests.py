@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.estimators.parameters import check_flag
+from squaresvm.runtime.arguments import check_flag
 from squaresvm.judging.leave_one_out import Cost
 from squaresvm.judging.receipt import Receipt
 from squaresvm.models.model import Known, Model, NewRows, Update, warn_unless_converged
