@@ -2,10 +2,11 @@
 
 python benchmarks/compare_trees.py OLD/src NEW/src [--repeats 9] [--cases fit learn] [--cpu] [--json FILE]
 
-Each tree has a process of its own, which imports and compiles once; then the two take turns, one run of one case
-each, and the one that begins changes from pair to pair: whatever else the machine does falls on both. A ratio above
-1 says that NEW is slower. The last column says how far the answers of the trees are apart, relative to the largest.
-On a machine that others use, --cpu counts the seconds of the processor, of all threads, in place of the clock's.
+Each tree has a process of its own, which imports and compiles once; then the two take turns, one run of one
+case each, and the one that begins changes from pair to pair: whatever else the machine does falls on both. A
+ratio above 1 says that NEW is slower. The last column says how far the answers of the trees are apart,
+relative to the largest. On a machine that others use, --cpu counts the seconds of the processor, of all
+threads, in place of the clock's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NOTABLE, _ENOUGH_PAIRS = 1.05, 5
 _PROBES = 50
 
 
-# What a child runs -------------------------------------------------------------------------------------------
+# What a child runs --------------------------------------------------------------------------------
 
 
 @cache
@@ -131,7 +132,7 @@ def serve() -> None:
         print(json.dumps({**took, "values": values.tolist()}), file=answers, flush=True)
 
 
-# What compares -----------------------------------------------------------------------------------------------
+# What compares ------------------------------------------------------------------------------------
 
 
 class Tree:
