@@ -124,7 +124,7 @@ def picture_of(model: Any, X: FloatArray, y: FloatArray) -> dict[str, Any]:
     sizes[model.support_] = np.abs(model.dual_coef_[0])
     return {
         "box": [float(low[0]), float(high[0]), float(low[1]), float(high[1])],
-        "decision": np.round(np.clip(values, -9.0, 9.0), 2).tolist(),
+        "decision": np.round(np.clip(values, -9.0, 9.0), 4).tolist(),
         "points": np.round(X, 4).tolist(),
         "labels": y.astype(int).tolist(),
         "margins": getattr(model, "kernel", "") == "linear",
@@ -153,7 +153,7 @@ def regions(picture: Mapping[str, Any], label: str) -> str:
     ax.set_axis_off()
     decision, box = np.array(picture["decision"]), picture["box"]
     shades = LinearSegmentedColormap.from_list("sides", _SHADES)
-    ax.imshow(decision, cmap=shades, vmin=-1, vmax=1, extent=box, aspect="auto", interpolation="bilinear")
+    ax.imshow(decision, cmap=shades, vmin=-1, vmax=1, extent=box, aspect="auto", interpolation="none")
     levels, styles = ([-1, 0, 1], ["dashed", "solid", "dashed"]) if picture.get("margins") else ([0], "solid")
     ax.contour(
         decision,
@@ -188,13 +188,14 @@ def _svg(figure: Figure, label: str, description: str = "") -> str:
 
     file = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
-        figure.savefig(file, format="svg", transparent=True, dpi=160)
+        figure.savefig(file, format="svg", transparent=True, dpi=120)
     text = file.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)
     text = re.sub(r'(<text[^>]*style=")font: [^;"]*;? ?', r"\1", text)
     text = re.sub(r'^<svg [^>]*?(viewBox="[^"]*")[^>]*>', r"<svg \1>", text)
-    text = text.replace("xlink:href", "href")
+    # The browser shall smooth the image of decision values, which is coarse for the sake of the page's size.
+    text = re.sub(r"image-rendering: ?[a-z-]+;?", "", text.replace("xlink:href", "href"))
     for drawn, shown in _PAGE_COLOURS.items():
         text = text.replace(drawn, shown)
     told = f"<desc>{html.escape(description)}</desc>" if description else ""
