@@ -252,8 +252,8 @@ def _download(address: str) -> bytes:
     except FetchError as error:
         raise FetchError(f"{address}: {error}") from None
     except requests.HTTPError as error:
-        status, reason = error.response.status_code, error.response.reason
-        raise FetchError(f"{address}: HTTP {status} {reason}") from None
+        response: Any = error.response
+        raise FetchError(f"{address}: HTTP {response.status_code} {response.reason}") from None
     except requests.exceptions.ChunkedEncodingError as error:
         raise FetchError(f"{address}: the download was cut ({_words(error)})") from None
     except requests.RequestException as error:

@@ -146,7 +146,8 @@ def regions(picture: Mapping[str, Any], label: str) -> str:
     -------
     str
     """
-    figure = make_figure((4.8, 4.8), layout="none")
+    figure = make_figure((4.8, 4.8))
+    figure.set_layout_engine("none")
     from matplotlib.colors import LinearSegmentedColormap
 
     ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -172,7 +173,8 @@ def regions(picture: Mapping[str, Any], label: str) -> str:
         own = labels == sign
         hollow = (np.array(picture["sizes"])[own] > 0.02) & (len(points) <= 500)
         ax.scatter(
-            *points[own].T,
+            points[own, 0],
+            points[own, 1],
             s=area[own],
             facecolors=np.where(hollow, "none", shade).tolist(),
             edgecolors=shade,
@@ -196,6 +198,7 @@ def _svg(figure: Figure, label: str, description: str = "") -> str:
     text = re.sub(r'^<svg [^>]*?(viewBox="[^"]*")[^>]*>', r"<svg \1>", text)
     # The browser shall smooth the image of decision values, which is coarse for the sake of the page's size.
     text = re.sub(r"image-rendering: ?[a-z-]+;?", "", text.replace("xlink:href", "href"))
+    text = re.sub(r" +\n", "\n", text)
     for drawn, shown in _PAGE_COLOURS.items():
         text = text.replace(drawn, shown)
     told = f"<desc>{html.escape(description)}</desc>" if description else ""

@@ -66,12 +66,12 @@ def make_axes(ax: Axes | None) -> Axes:
     return pyplot.subplots(layout="constrained")[1]
 
 
-def make_figure(size: tuple[float, float], layout: str = "constrained") -> Figure:
+def make_figure(size: tuple[float, float]) -> Figure:
     """Return a figure, of so many inches, that no window knows of: for files alone."""
     _check_matplotlib()
     from matplotlib.figure import Figure
 
-    return Figure(size, layout=layout)
+    return Figure(size, layout="constrained")
 
 
 def _check_matplotlib() -> None:
