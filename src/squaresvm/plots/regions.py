@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DecisionRegionDisplay"]
 
 #: Area, in square points, of a row without a coefficient, of the least and of the largest one.
-_WITHOUT, _LEAST, _LARGEST = 3.0, 8.0, 110.0
+_AREA_WITHOUT, _MIN_AREA, _MAX_AREA = 3.0, 8.0, 110.0
 
 
 class DecisionRegionDisplay:
@@ -208,7 +208,7 @@ class DecisionRegionDisplay:
     def _points(self, ax: Axes, index: int) -> Any:
         own = self.codes == index
         share = self.coefficients[own] / (self.coefficients.max(initial=0.0) or 1.0)
-        sizes = np.where(share > 0.0, _LEAST + (_LARGEST - _LEAST) * share, _WITHOUT)
+        sizes = np.where(share > 0.0, _MIN_AREA + (_MAX_AREA - _MIN_AREA) * share, _AREA_WITHOUT)
         return ax.scatter(
             self.rows[own, 0],
             self.rows[own, 1],

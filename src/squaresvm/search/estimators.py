@@ -16,19 +16,18 @@ from squaresvm.models.model import Settings
 from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_integer
-from squaresvm.search.families import HAVE_GAMMA, KernelFamily
 from squaresvm.search.grid import SearchResults, check_values, default_Cs, default_gammas
-from squaresvm.search.paths import KernelPath, LinearPath, Path
+from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
 from squaresvm.search.rounds import Search
 from squaresvm.search.scoring import Judge, check_scoring
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LSSVCCV", "LSSVRCV", "Searching"]
+__all__ = ["LSSVCCV", "LSSVRCV", "LooSearch"]
 
 
-class Searching(Updating):
+class LooSearch(Updating):
     """What both searches share: `fit` searches first, and `forget` drops what the search said."""
 
     Cs: Sequence[float] | None
@@ -179,7 +178,7 @@ def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, A
             )
 
 
-class LSSVCCV(Searching, LSSVC):
+class LSSVCCV(LooSearch, LSSVC):
     r"""Least squares support vector classifier that chooses C and gamma by exact leave-one-out.
 
     For each gamma one decomposition of the kernel matrix gives the leave-one-out values of all rows, for
@@ -284,7 +283,7 @@ class LSSVCCV(Searching, LSSVC):
         self.n_jobs = n_jobs
 
 
-class LSSVRCV(Searching, LSSVR):
+class LSSVRCV(LooSearch, LSSVR):
     r"""Least squares support vector regression that chooses C and gamma by exact leave-one-out.
 
     See :class:`LSSVCCV`, whose parameters it has, but for class_weight; the default score is the coefficient
