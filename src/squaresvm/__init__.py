@@ -13,6 +13,7 @@ from squaresvm.judging.robust import Robust
 from squaresvm.meta.one_vs_one import OneVsOne
 from squaresvm.meta.pruning import prune
 from squaresvm.meta.window import Window
+from squaresvm.runtime.atomic import locked
 from squaresvm.search import LSSVCCV, LSSVRCV
 from squaresvm.solution import Certificate, Status
 
@@ -37,6 +38,7 @@ __all__ = [
     "Window",
     "__version__",
     "load",
+    "locked",
     "prune",
     "save",
     "to_onnx",

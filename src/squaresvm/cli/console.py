@@ -66,7 +66,7 @@ class Teller:
 
     def end(self, certificate: Certificate) -> None:
         """Leave with exit code 1 where the solver did not reach tol."""
-        if certificate.status is Status.MAX_ITER:
+        if certificate.status == Status.MAX_ITER:
             self.note(f"not converged: {certificate.status.advice}")
             raise typer.Exit(NOT_CONVERGED)
 

@@ -188,7 +188,7 @@ def _tuned(estimator: Estimator, model: Any, rows: Data) -> dict[str, Any]:
 
 def _score(model: Any, teller: Teller) -> float | None:
     """Return the leave-one-out score where it costs about as much as the fit, which the hinge's does not."""
-    if model._loss is not Loss.SQUARED or not 2 <= model.ids_.size <= _FEW_ROWS:
+    if model._loss != Loss.SQUARED or not 2 <= model.ids_.size <= _FEW_ROWS:
         return None
     with teller.working("Leaving one row out"):
         return float(model.loo_score())

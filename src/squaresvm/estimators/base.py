@@ -58,6 +58,8 @@ class SquareSVM(BaseEstimator):
     _loss: ClassVar[Loss]
     _proximal: ClassVar[bool] = False
     _state: Model
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class SquareSVM(BaseEstimator):
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
         trial._check_parameters()
-        trial.__dict__.pop("_record", None)  # What came with a file belongs to the rows of that file.
+        trial._record = None  # What came with a file belongs to the rows of that file.
         rows = trial._check_rows(X, y, sample_weight, ids)
         settings, operator = trial._settings(rows), None
         if settings.kernel is None:
@@ -148,7 +150,7 @@ class SquareSVM(BaseEstimator):
         choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()
         trial._check_parameters()
-        trial.__dict__.pop("_record", None)
+        trial._record = None
         trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
         teller = self._teller()
         if teller is not None:
@@ -198,7 +200,7 @@ class SquareSVM(BaseEstimator):
         return copy
 
     def _adopt(self, trial: Self) -> None:
-        for name in ("n_features_in_", "feature_names_in_", "_record"):
+        for name in ("n_features_in_", "feature_names_in_"):
             if name not in trial.__dict__:
                 self.__dict__.pop(name, None)
         self.__dict__.update(trial.__dict__)

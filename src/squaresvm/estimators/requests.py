@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.runtime.arguments import check_flag
 from squaresvm.judging.leave_one_out import Cost
 from squaresvm.judging.receipt import Receipt
 from squaresvm.models.model import Known, Model, NewRows, Update, warn_unless_converged
@@ -21,6 +20,7 @@ from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.rows import canonical_csr
+from squaresvm.runtime.arguments import check_flag
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Proposal", "Updating"]

@@ -117,7 +117,7 @@ class CholeskyFactor:
     def is_current(self) -> bool:
         """Whether the shared inverse still is what this view was made from."""
         inverse = self.inverse
-        fits = self.version == inverse.version and inverse.form is not Form.NOTHING
+        fits = self.version == inverse.version and inverse.form != Form.NOTHING
         return fits and inverse.covers(self.extent)
 
     @property
@@ -349,7 +349,7 @@ class CholeskyFactor:
     def _extends(self, slots: IntArray) -> bool:
         """Return whether rows in `slots` can simply be appended to a Cholesky factor."""
         behind = np.array_equal(slots, np.arange(self.extent, self.extent + slots.size))
-        return behind and self.inverse.form is Form.CHOLESKY and self.signs.size == 0
+        return behind and self.inverse.form == Form.CHOLESKY and self.signs.size == 0
 
     def shifted(
         self, vectors: FloatArray, scale: FloatArray, solution: Solution
@@ -388,7 +388,7 @@ class CholeskyFactor:
 
     def _goes_halfway(self, gone: IntArray) -> bool:
         """Return whether so many rows leave, by a Cholesky factor and nothing else, that half is enough."""
-        only_root = self.inverse.form is Form.CHOLESKY and self.signs.size == 0
+        only_root = self.inverse.form == Form.CHOLESKY and self.signs.size == 0
         return only_root and self.extent == self.size and gone.size >= _MANY
 
     def _corrected(self, columns: FloatArray, sign: float, halfway: bool = False) -> FloatArray:
@@ -440,12 +440,12 @@ class CholeskyFactor:
         if self.signs.size == 0:
             return self
         # A Cholesky factor is cheaper to make anew than to invert for the sake of a few corrections.
-        anew = self.inverse.form is Form.CHOLESKY and not self.is_shifted
+        anew = self.inverse.form == Form.CHOLESKY and not self.is_shifted
         return self.rebuilt() if anew else self.repaired()
 
     def inverted(self) -> CholeskyFactor:
         """Return this view with the inverse itself in the room, of which columns are there to read."""
-        if self.inverse.form is Form.CHOLESKY:
+        if self.inverse.form == Form.CHOLESKY:
             self.inverse.invert(self.extent)
         return self
 

@@ -122,7 +122,7 @@ def _kernel_matrix(state: State) -> np.ndarray[Any, Any]:
 
 def _factor(state: State) -> tuple[dict[str, Any] | None, Arrays]:
     """Return the factor of H, where the model keeps one that is worth its space."""
-    squared = state.settings.loss is Loss.SQUARED and not state.settings.proximal
+    squared = state.settings.loss == Loss.SQUARED and not state.settings.proximal
     if not squared or state.solution.beta is None:
         return None, {}
     factor = state.solution.factor

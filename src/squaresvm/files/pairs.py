@@ -17,12 +17,12 @@ from squaresvm.files.decoding import (
     decode_names,
     decode_rows,
     decode_settings_of,
+    decode_slopes,
     solved,
 )
 from squaresvm.files.encoding import ESTIMATORS, encode_names, encode_rows, encode_solution
 from squaresvm.files.parameters import encode_parameters, encode_settings
 from squaresvm.files.searches import decode_search, encode_search
-from squaresvm.judging.calibration import Calibration
 from squaresvm.meta.one_vs_one import OneVsOne, check_classes
 from squaresvm.meta.pairs import features_of, for_pair, in_pair
 from squaresvm.meta.votes import Votes
@@ -110,9 +110,10 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     X = described.X
     rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
     classes = check_classes(rows)
-    pairs, listed = list(combinations(classes.tolist(), 2)), header["pairs"]
-    if not isinstance(listed, list) or len(listed) != len(pairs):
+    listed, count = header["pairs"], int(classes.size)
+    if not isinstance(listed, list) or len(listed) != count * (count - 1) // 2:
         raise ValueError("it has too few or too many pairs of classes")
+    pairs = combinations(classes.tolist(), 2)
     own = _Own(arrays)
     fitted = {
         pair: _decode_pair(each, own.next(each["shapes"]), template, X, rows, pair)
@@ -122,8 +123,8 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     decode_names(model, header, int(X.shape[1]))
     model._votes = Votes(rows, fitted, template)
     if "votes_above" in arrays:
-        above, below = (floats_of(arrays, name, classes.size) for name in ("votes_above", "votes_below"))
-        model._votes.calibration = Calibration(above, below)
+        names = ("votes_above", "votes_below")
+        model._votes.calibration = decode_slopes(arrays, names, int(classes.size))
     return model
 
 

@@ -25,6 +25,8 @@ _SUMS = ("mean", "scatter", "target", "response", "spread")
 _MOST_ROWS = 2**62
 #: Factor by which sums may have lost accuracy; requests that lose less are refused already.
 _MOST_LOST = 1e12
+#: How far the pulls on w may be from balance, of the largest.
+_NEAR = 1e-4
 
 
 def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
@@ -79,7 +81,19 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
     )
     if state.solution.primal is None:
         raise ValueError("it is of a stream, and has no vector w")
+    _check_solution(state)
     return state
+
+
+def _check_solution(state: StreamedState) -> None:
+    """Raise a ValueError where w is said to be found, and the sums over the rows say otherwise."""
+    sums, w = state.sums, state.solution.primal
+    if sums is None or w is None or state.certificate.status != Status.CONVERGED:
+        return
+    error = sums.target - sums.mean @ w - state.solution.bias  # Of the mean row.
+    pulls = [w, sums.scatter @ w, -sums.response, -sums.total * np.outer(sums.mean, error)]
+    if np.abs(sum(pulls)).max() > _NEAR * max(float(np.abs(pull).max()) for pull in pulls):
+        raise ValueError("its vector w does not fit the sums over its rows")
 
 
 def _classes(header: dict[str, Any], arrays: Arrays, settings: Settings) -> tuple[Any, Any]:
@@ -107,7 +121,7 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
         if "scatter" in arrays:
             raise ValueError("the sums over its rows have no total")
         return None
-    if settings.loss is not Loss.SQUARED:
+    if settings.loss != Loss.SQUARED:
         raise ValueError("sums over rows belong to the squared loss, and to no other")
     (n, k), total = extents, number(described["total"], "the total of its sums")
     lost = number(described["digits_lost"], "what its sums have lost")

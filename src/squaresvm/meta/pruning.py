@@ -126,7 +126,7 @@ def prune(model: Updating, budget: int, share: float = 0.05) -> Pruned:
 
 
 def _check(state: State, budget: int, share: float) -> None:
-    if state.settings.loss is not Loss.SQUARED or state.settings.proximal:
+    if state.settings.loss != Loss.SQUARED or state.settings.proximal:
         raise ValueError(
             "pruning is for models with squared loss whose multipliers are their coefficients, as of LSSVC: "
             "the squared hinge has sparse multipliers of its own, and the rows of ProximalSVC are its kernel"

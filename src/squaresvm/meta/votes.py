@@ -90,6 +90,8 @@ class Voting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A fitted model of every pair of classes, to be asked; see :class:`squaresvm.OneVsOne`."""
 
     _votes: Votes
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return a column a class, of votes of the pairs with their values to decide between equals.

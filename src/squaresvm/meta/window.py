@@ -16,10 +16,10 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from squaresvm.runtime.arguments import check_positive
 from squaresvm.estimators.requests import Proposal
 from squaresvm.judging.receipt import Receipt
 from squaresvm.models.ownership import REQUESTS
+from squaresvm.runtime.arguments import check_positive
 from squaresvm.typing import FloatArray
 
 __all__ = ["Window"]
@@ -72,6 +72,9 @@ class Window(MetaEstimatorMixin, BaseEstimator):
     >>> window.ids_[0], window.ids_.size
     (np.int64(200), 100)
     """
+
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
 
     def __init__(self, estimator: Any, size: float) -> None:
         self.estimator = estimator

@@ -1,4 +1,4 @@
-"""A trained model that holds its rows, whole and frozen: rows, numbers taken at fit, solution, certificate."""
+"""A trained model that holds its rows, whole and frozen: rows, numbers of the fit, solution, certificate."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["State"]
+
+#: Bytes of w beyond which sparse rows with fewer entries than columns predict without it.
+_LARGE_W = 2**26
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,6 +168,14 @@ class State(Model):
         return times(self.rows.take(self.held).T, self.solution.beta)
 
     @property
+    def _is_wider_than_its_entries(self) -> bool:
+        """Whether w would take far more memory than sparse rows do: they may name any column up to 2^31."""
+        base: Any = self.rows.base
+        if self.solution.primal is not None or not self.settings.is_linear or not sp.issparse(base):
+            return False
+        return bool(8 * base.shape[1] * self.solution.bias.size > _LARGE_W and base.shape[1] > base.nnz)
+
+    @property
     def expansion(self) -> FloatArray:
         """Coefficients of k(x_i, .) in f, of shape (m, k), over the problem's rows."""
         if self.solution.beta is not None and not self.settings.proximal:
@@ -188,7 +199,7 @@ class State(Model):
 
     def decision(self, X: Matrix) -> FloatArray:
         """Return f at new rows, of shape (rows, k)."""
-        if self.primal is not None:
+        if not self._is_wider_than_its_entries and self.primal is not None:
             return super().decision(X)
         if self.settings.kernel is None:
             if X.shape[1] != self.rows.count:

@@ -172,7 +172,8 @@ def fit_source(
     n = source.n_features
     progress = Progress(source.n_rows)
     try:
-        survey = _look(source, has_labels, _sample_size(n), progress)
+        look = Look(has_labels, _sample_size(n), fingerprint=checkpoint is not None)
+        survey = _look(source, look, progress)
         progress.n_rows = source.n_rows or survey.rows
         settings = settings_of(no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
@@ -202,7 +203,7 @@ def fit_source(
         counts=survey.counts,
         judged=certificate,
         to_probabilities=calibration,
-        sums=_sums_of(solution) if settings.loss is Loss.SQUARED else None,
+        sums=_sums_of(solution) if settings.loss == Loss.SQUARED else None,
         scale=survey.scale or None,
     )
     warn_unless_converged(state)
@@ -223,12 +224,12 @@ def _sums_of(solution: Solution) -> Moments | None:
     return factor.moments if isinstance(factor, MomentsFactor) else None
 
 
-def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Survey:
+def _look(source: Source, look: Look, progress: Progress) -> Survey:
     # Twice what is needed, as rows of weight zero may be among them.
-    highest = min(1.0, 2.0 * size / source.n_rows) if source.n_rows else 1.0
-    survey = _survey(source, Look(has_labels, size, highest), progress)
-    if highest < 1.0 and survey.sample.ranks.size < 0.5 * min(size, survey.rows):
-        survey = _survey(source, Look(has_labels, size), progress)  # All but few have weight zero.
+    highest = min(1.0, 2.0 * look.size / source.n_rows) if source.n_rows else 1.0
+    survey = _survey(source, replace(look, highest=highest), progress)
+    if highest < 1.0 and survey.sample.ranks.size < 0.5 * min(look.size, survey.rows):
+        survey = _survey(source, look, progress)  # All but few have weight zero.
     return survey
 
 
@@ -270,6 +271,7 @@ def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool)
         "counts": survey.counts.tolist(),
         "largest value": f"{survey.scale:.9g}",
         "labels": [str(label) for label in survey.labels.tolist()],
+        "data": f"{survey.fingerprint:016x}",
     }
 
 
@@ -334,7 +336,7 @@ def _calibrate(
     for column in range(targets.shape[1]):
         error = targets[:, column] - values[:, column]
         inside = np.ones(error.size, dtype=bool)
-        if problem.loss is Loss.SQUARED_HINGE:
+        if problem.loss == Loss.SQUARED_HINGE:
             inside = targets[:, column] * error > 0.0
         rows = np.flatnonzero(inside)
         if rows.size == 0:
@@ -365,7 +367,7 @@ def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, F
 
 
 def _sums(state: StreamedState, what: str) -> Moments:
-    if state.sums is None and state.settings.loss is Loss.SQUARED:
+    if state.sums is None and state.settings.loss == Loss.SQUARED:
         n = state.n_features
         raise ValueError(
             f"{what} needs sums of {n} x {n} numbers over the rows, which are not formed for so many columns "

@@ -38,7 +38,9 @@ def _add_decision(graph: Graph, state: Model) -> str:
         return graph("Add", product, graph.constant(state.solution.bias))
     assert isinstance(state, State)
     if state.support.size == 0:  # No row counts: f is the bias.
-        product = graph("MatMul", graph.X, graph.constant(np.zeros((state.rows.n_columns, state.solution.bias.size))))
+        product = graph(
+            "MatMul", graph.X, graph.constant(np.zeros((state.rows.n_columns, state.solution.bias.size)))
+        )
     else:
         block = _add_kernel(graph, kernel, _support_rows(state))
         product = graph("MatMul", block, graph.constant(state.dual_coef.T))

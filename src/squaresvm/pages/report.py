@@ -106,7 +106,7 @@ def examine(model: Updating, most: int = 8) -> Report:
         certificate, problem = state.certificate, state.problem
         if problem.n_rows < 2:
             return Report(certificate, None, True, None, None, None, [], [])
-        is_exact = problem.loss is Loss.SQUARED or int(state.support.size) <= _FEW_SUPPORT_ROWS
+        is_exact = problem.loss == Loss.SQUARED or int(state.support.size) <= _FEW_SUPPORT_ROWS
         left_out = state.leave_one_out(fixed=not is_exact)
         decision = problem.decision(state.solution)
     change = np.abs(decision - left_out).max(axis=1)

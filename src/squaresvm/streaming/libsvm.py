@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.runtime.arguments import check_integer
+from squaresvm.runtime.jit import is_compiled
 from squaresvm.runtime.threads import read_ahead
 from squaresvm.streaming.block_reader import Piece, ReadSource
 from squaresvm.streaming.source import Place
@@ -192,6 +193,8 @@ def _parsed(text: _Text) -> tuple[Any, FloatArray]:
     indptr, indices = np.empty(text.rows + 1, np.int32), np.empty(most, np.int32)
     hard = np.empty((most + text.rows, 3), np.int64)  # Pages that are not written to take no memory.
     buffer = np.frombuffer(text.text, dtype=np.uint8)
+    if not is_compiled():
+        buffer = buffer.astype(np.int64)  # NumPy's own arithmetic would stay within 255.
     error, line, start, stop, n_hard = parse_rows(
         buffer, text.low, text.high, labels, indptr, indices, values, hard
     )
