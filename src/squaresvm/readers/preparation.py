@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from squaresvm.readers.table import Column, Table, TableError
+from squaresvm.readers.origin import TableError
+from squaresvm.readers.table import Column, Table
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Category", "Number", "Preparation"]
