@@ -30,7 +30,7 @@ from squaresvm.estimators.parameters import (
     check_verbose,
 )
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
-from squaresvm.models.fit_log import Teller
+from squaresvm.models.fit_log import FitLog
 from squaresvm.models.state import REQUESTS, Settings, State, make_operator, train, weigh
 from squaresvm.models.streamed import StreamedState, fit_source
 from squaresvm.operators import Operator, ProximalOperator
@@ -188,8 +188,8 @@ class SquareSVM(BaseEstimator):
         """Return the model of the rows; estimators that weigh rows by their residuals train it again."""
         return train(rows, settings, operator, self._teller())
 
-    def _teller(self) -> Teller | None:
-        return Teller(type(self).__name__, int(self.verbose)) if self.verbose else None
+    def _teller(self) -> FitLog | None:
+        return FitLog(type(self).__name__, int(self.verbose)) if self.verbose else None
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.products import times
-from squaresvm.models.fit_log import Teller
+from squaresvm.models.fit_log import FitLog
 from squaresvm.operators import (
     DenseOperator,
     LinearOperator,
@@ -206,7 +206,7 @@ class State:
 
 
 def train(
-    rows: Rows, settings: Settings, operator: Operator | None = None, teller: Teller | None = None
+    rows: Rows, settings: Settings, operator: Operator | None = None, teller: FitLog | None = None
 ) -> State:
     """Return the model of the rows: from rows to operator, problem, solver, certificate.
 
@@ -216,7 +216,7 @@ def train(
     settings : Settings
     operator : Operator, optional
         Where K is at hand already.
-    teller : Teller, optional
+    teller : FitLog, optional
         Who tells of it.
 
     Returns

@@ -22,7 +22,7 @@ from squaresvm.problem.runners import Encoding, SourceRunner
 from squaresvm.problem.survey import Look, Sample, Survey
 from squaresvm.rows import Ids, Rows
 from squaresvm.runtime.memory import available_memory
-from squaresvm.runtime.progress import Progress
+from squaresvm.runtime.progress import PassProgress
 from squaresvm.runtime.threads import thread_count
 from squaresvm.solution import Certificate, Outcome, Solution, Status
 from squaresvm.solvers.base import Monitor
@@ -134,7 +134,7 @@ def fit_source(
     StreamedState
     """
     n = source.n_features
-    progress = Progress(source.n_rows)
+    progress = PassProgress(source.n_rows)
     try:
         survey = _look(source, has_labels, _sample_size(n), progress)
         progress.n_rows = source.n_rows or survey.rows
@@ -217,7 +217,7 @@ def _sums_of(solution: Solution) -> Moments | None:
     return factor.moments if isinstance(factor, MomentsFactor) else None
 
 
-def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Survey:
+def _look(source: Source, has_labels: bool, size: int, progress: PassProgress) -> Survey:
     # Twice what is needed, as rows of weight zero may be among them.
     highest = min(1.0, 2.0 * size / source.n_rows) if source.n_rows else 1.0
     survey = _survey(source, Look(has_labels, size, highest), progress)
@@ -226,7 +226,7 @@ def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Su
     return survey
 
 
-def _survey(source: Source, look: Look, progress: Progress) -> Survey:
+def _survey(source: Source, look: Look, progress: PassProgress) -> Survey:
     def counted() -> Any:
         seen = 0
         progress(0)
