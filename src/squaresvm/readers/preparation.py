@@ -271,7 +271,7 @@ class Preparation:
         return replace(self, features=tuple(features)), np.array(sources, dtype=np.intp)
 
     def _with_one_void(self) -> tuple[Preparation, IntArray]:
-        """Return the preparation with one column that has forgotten its numbers, and its place: rows need one."""
+        """Return the preparation with one column, which rows need, without its numbers; and its place."""
         start = 0
         for feature in self.features:
             if isinstance(feature, Number):
