@@ -15,6 +15,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -334,7 +335,16 @@ class Worker:
         return self._pipe
 
 
+def _end_with_parent() -> None:
+    """End this process as soon as the one that started it is gone, killed or not, in the middle of a row."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
 def _serve(pipe: Connection, folder: Path | None) -> None:
+    Thread(target=_end_with_parent, name="squaresvm-parent", daemon=True).start()
     pipe.send("ready")
     while True:
         try:

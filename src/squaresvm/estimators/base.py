@@ -28,7 +28,7 @@ from squaresvm.estimators.parameters import (
     check_verbose,
 )
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
-from squaresvm.models.fit_log import Teller
+from squaresvm.models.fit_log import FitLog
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.problems import make_operator
@@ -152,10 +152,10 @@ class SquareSVM(BaseEstimator):
         trial._check_parameters()
         trial._record = None
         trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
-        teller = self._teller()
-        if teller is not None:
-            teller.began(trial._state.solver, trial._state.reason)
-            teller.ended(trial._state.certificate)
+        log = self._fit_log()
+        if log is not None:
+            log.began(trial._state.solver, trial._state.reason)
+            log.ended(trial._state.certificate)
         trial.__dict__.pop("feature_names_in_", None)
         trial.n_features_in_ = source.n_features
         if source.feature_names is not None:
@@ -189,10 +189,10 @@ class SquareSVM(BaseEstimator):
         self, rows: Rows, settings: Settings, operator: Operator | None, claim: Claim | None = None
     ) -> State:
         """Return the model of the rows; estimators that weigh rows by their residuals train it again."""
-        return train(rows, settings, operator, self._teller(), claim)
+        return train(rows, settings, operator, self._fit_log(), claim)
 
-    def _teller(self) -> Teller | None:
-        return Teller(type(self).__name__, int(self.verbose)) if self.verbose else None
+    def _fit_log(self) -> FitLog | None:
+        return FitLog(type(self).__name__, int(self.verbose)) if self.verbose else None
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))

@@ -49,7 +49,7 @@ class Reweighting(SquareSVM):
             every[state.held] = last = factors
             # The same rows are in the problem, so K is at hand.
             state = train(
-                rows.reweighted(every), settings, state.problem.operator, self._teller(), state.claim
+                rows.reweighted(every), settings, state.problem.operator, self._fit_log(), state.claim
             )
         return state
 

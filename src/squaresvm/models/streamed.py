@@ -22,7 +22,7 @@ from squaresvm.problem.summed import SummedProblem
 from squaresvm.problem.survey import Look, Sample, Survey
 from squaresvm.rows import Ids, Rows
 from squaresvm.rows.labels import same_kind
-from squaresvm.runtime.progress import Progress
+from squaresvm.runtime.progress import PassProgress
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.base import Monitor
 from squaresvm.solvers.choose import choose_for_source
@@ -170,7 +170,7 @@ def fit_source(
     StreamedState
     """
     n = source.n_features
-    progress = Progress(source.n_rows)
+    progress = PassProgress(source.n_rows)
     try:
         look = Look(has_labels, _sample_size(n), fingerprint=checkpoint is not None)
         survey = _look(source, look, progress)
@@ -224,7 +224,7 @@ def _sums_of(solution: Solution) -> Moments | None:
     return factor.moments if isinstance(factor, MomentsFactor) else None
 
 
-def _look(source: Source, look: Look, progress: Progress) -> Survey:
+def _look(source: Source, look: Look, progress: PassProgress) -> Survey:
     # Twice what is needed, as rows of weight zero may be among them.
     highest = min(1.0, 2.0 * look.size / source.n_rows) if source.n_rows else 1.0
     survey = _survey(source, replace(look, highest=highest), progress)
@@ -233,7 +233,7 @@ def _look(source: Source, look: Look, progress: Progress) -> Survey:
     return survey
 
 
-def _survey(source: Source, look: Look, progress: Progress) -> Survey:
+def _survey(source: Source, look: Look, progress: PassProgress) -> Survey:
     def counted() -> Any:
         seen = 0
         progress(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squaresvm.models.fit_log import Teller
+from squaresvm.models.fit_log import FitLog
 from squaresvm.models.model import Known, Settings, warn_unless_converged
 from squaresvm.models.ownership import Claim
 from squaresvm.models.problems import check_costs, find_classes, make_problem, rows_of_weight
@@ -18,7 +18,7 @@ def train(
     rows: Rows,
     settings: Settings,
     operator: Operator | None = None,
-    teller: Teller | None = None,
+    log: FitLog | None = None,
     claim: Claim | None = None,
 ) -> State:
     """Return the model of the rows: from rows to operator, problem, solver, certificate.
@@ -29,7 +29,7 @@ def train(
     settings : Settings
     operator : Operator, optional
         Where K is at hand already.
-    teller : Teller, optional
+    log : FitLog, optional
         Who tells of it.
     claim : Claim, optional
         To the buffers of the operator, where others have used them before.
@@ -51,9 +51,9 @@ def train(
     classes = find_classes(rows.y[held], settings)
     problem = make_problem(rows, settings, classes, operator, in_w=None)
     solver, reason = choose(problem, settings.solver)
-    if teller is not None:
-        teller.began(solver.name, reason, problem.targets.shape[1])
-        solver = teller.listening(solver)
+    if log is not None:
+        log.began(solver.name, reason, problem.targets.shape[1])
+        solver = log.listening(solver)
     solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
     if solution.note:
         reason = f"{reason}; {solution.note}"
@@ -70,7 +70,7 @@ def train(
     )
     if settings.proximal:
         _ = state.expansion  # Needs the store as it is now: later requests change it.
-    if teller is not None:
-        teller.ended(state.certificate)
+    if log is not None:
+        log.ended(state.certificate)
     warn_unless_converged(state)
     return state

@@ -121,9 +121,7 @@ class DecisionRegionDisplay:
         if state.settings.kernel is None:
             raise ValueError("a precomputed kernel has no features to draw: regions need two")
         if estimator.n_features_in_ != 2:
-            raise ValueError(
-                f"regions need two features; the model has {estimator.n_features_in_}"
-            )
+            raise ValueError(f"regions need two features; the model has {estimator.n_features_in_}")
         rows, codes, coefficients = _rows_of(state)
         extent = rows if X is None else _dense(X)
         if extent.ndim != 2 or extent.shape[1] != 2 or not np.isfinite(extent).all():
