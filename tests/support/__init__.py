@@ -1,0 +1,1 @@
+"""What tests share: the extended-precision referee, and histories of requests that it judges."""
