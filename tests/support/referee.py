@@ -10,6 +10,7 @@ digits by the suite's oracle, where the optimum itself is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 
 import numpy as np
 import scipy.sparse as sp
@@ -131,8 +132,9 @@ def problem_of(model, X, y, weights=None, K=None):
     K = K[np.ix_(held, held)]
     targets = encoded(model, y)[held]
     expansion = np.zeros((len(y), targets.shape[1]), dtype=LONG)
-    expansion[model.support_] = np.atleast_2d(model.dual_coef_).T
     linear = model.kernel == "linear"
+    if hasattr(model, "dual_coef_"):  # A model that was fitted from a stream has none.
+        expansion[model.support_] = np.atleast_2d(model.dual_coef_).T
     return Model(
         K=K,
         targets=targets,
@@ -216,11 +218,15 @@ def judge(p):
     if p.coef is not None:
         # A model in w has no multipliers of its own: C times its slack stands for them. The reading that
         # is kinder to the model counts.
-        through_w = p.X @ p.coef
-        beta = p.costs[:, None] * _slack(p, through_w + p.bias)
-        norm = (p.coef**2).sum(axis=0)
-        found.append(_verdict(p, p.K @ beta, beta, norm, decision=through_w + p.bias))
+        found.append(judge_in_w(p))
     return min(found, key=lambda truth: truth.residual)
+
+
+def judge_in_w(p):
+    """Return the truth about a linear model from w and b alone, as theory.md has it for models in w."""
+    decision = p.X @ p.coef + p.bias
+    beta = p.costs[:, None] * _slack(p, decision)
+    return _verdict(p, p.K @ beta, beta, (p.coef**2).sum(axis=0), decision=decision)
 
 
 def _verdict(p, product, beta, norm, decision=None):
@@ -279,13 +285,46 @@ def truth(model, X, y, weights=None, K=None):
     return judge(problem_of(model, X, y, weights, K))
 
 
+def truth_in_w(model, X, y, weights=None):
+    """Return the truth about a linear model from ``coef_`` and ``intercept_`` alone."""
+    return judge_in_w(problem_of(model, X, y, weights))
+
+
 def exact(model, X, y, weights=None):
-    """Return the optimum in 50 digits, an `oracle.Answer` a column of targets."""
+    """Return the optimum in 50 digits, an `oracle.Answer` a column of targets.
+
+    K goes to the oracle with all its digits: rounded to float64 it would not be positive semidefinite at
+    large scales, and the oracle's answer that of another problem.
+    """
     p = problem_of(model, X, y, weights)
-    K = p.K @ (p.weights[:, None] * p.K) if p.proximal else p.K
+    with localcontext() as context:
+        context.prec = oracle.DIGITS
+        K = _decimals(p.X) @ _decimals(p.X).T if p.X is not None else _decimals(p.K)
+        if p.proximal:
+            K = K @ (_decimals(p.weights)[:, None] * K)
+        return [_solved(p, K, column) for column in p.targets.astype(np.float64).T]
+
+
+def _decimals(values):
+    """Return numbers in extended precision as decimals, without a digit lost."""
+    high = values.astype(np.float64)
+    low = (values - high).astype(np.float64)
+    flat = [Decimal(float(a)) + Decimal(float(b)) for a, b in zip(high.ravel(), low.ravel(), strict=True)]
+    return np.array(flat, dtype=object).reshape(values.shape)
+
+
+def _solved(p, K, y):
+    dual = oracle._Dual(p.K.astype(np.float64), y, p.costs.astype(np.float64), p.A, exact=True)
+    dual.K, dual.costs = K, _decimals(p.costs)
+    dual.H = K + np.diag(1 / dual.costs)
     loss = oracle.HINGE if p.hinge else oracle.SQUARED
-    columns = p.targets.astype(np.float64).T
-    return [
-        oracle.solve(K.astype(np.float64), column, p.costs.astype(np.float64), loss, p.A)
-        for column in columns
-    ]
+    if p.hinge:
+        beta, bias, _ = dual.non_negative(dual.first_rows())
+    else:
+        beta, bias = dual.equalities(list(range(len(y))))
+    assert oracle._residual(dual, beta, bias, loss) < Decimal("1e-20"), "the oracle itself failed"
+    decision = dual.K @ beta + bias
+    objective = oracle._objective(dual, beta, bias, decision, loss)
+    return oracle.Answer(
+        beta.astype(np.float64), float(bias), decision.astype(np.float64), float(objective)
+    )
