@@ -325,6 +325,4 @@ def _solved(p, K, y):
     assert oracle._residual(dual, beta, bias, loss) < Decimal("1e-20"), "the oracle itself failed"
     decision = dual.K @ beta + bias
     objective = oracle._objective(dual, beta, bias, decision, loss)
-    return oracle.Answer(
-        beta.astype(np.float64), float(bias), decision.astype(np.float64), float(objective)
-    )
+    return oracle.Answer(beta.astype(np.float64), float(bias), decision.astype(np.float64), float(objective))
