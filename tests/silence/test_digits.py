@@ -118,6 +118,16 @@ class TestDistances:
         assert referee.truth(model, X[keep], y[keep]).residual <= 10 * TOL
 
 
+def unless_asymmetric(request):
+    """Return what a request returns; None where it says that the kernel is not symmetric."""
+    try:
+        return request()
+    except ValueError as error:
+        if "symmetric" not in str(error):
+            raise
+        return None
+
+
 class TestAsymmetry:
     @pytest.mark.xfail(strict=True, reason="issue item 9")
     def test_noise_in_one_triangle_is_refused_or_does_no_harm(self):
@@ -125,10 +135,8 @@ class TestAsymmetry:
         X, y = rows(40)
         K = np.exp(-0.03 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
         K = K + np.triu(rng.uniform(-9e-9, 9e-9, size=K.shape), 1)
-        try:
-            model = LSSVC(kernel="precomputed", C=1e6).fit(K, y)
-        except ValueError as error:
-            assert "symmetric" in str(error)
+        model = unless_asymmetric(lambda: LSSVC(kernel="precomputed", C=1e6).fit(K, y))
+        if model is None:
             return
         # Its residual on K as it was given, the mean of both triangles, which is the symmetric part.
         assert referee.truth(model, (K + K.T) / 2, y).residual <= 10 * TOL
@@ -143,12 +151,8 @@ class TestAsymmetry:
         new[0, 41] += 9e-9
         whole = K.copy()
         whole[40, 41] = whole[41, 40] = (new[0, 41] + new[1, 40]) / 2
-        try:
-            model.learn(new, y[40:])
-        except ValueError as error:
-            assert "symmetric" in str(error)
-            return
-        assert referee.truth(model, whole, y).residual <= 10 * TOL
+        learned = unless_asymmetric(lambda: model.learn(new, y[40:]))
+        assert learned is None or referee.truth(model, whole, y).residual <= 10 * TOL
 
 
 @pytest.mark.slow
