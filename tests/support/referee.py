@@ -50,6 +50,7 @@ class Model:
     proximal: bool
     coef: np.ndarray | None
     X: np.ndarray | None
+    held: np.ndarray
 
 
 # From the estimator to its problem -------------------------------------------------------------------
@@ -106,15 +107,16 @@ def encoded(model, y):
     return np.where(y[:, None] == classes, LONG(1), LONG(-1))
 
 
-def row_weights(model, y, weights):
-    """Return sample weight times class weight of each row."""
+def row_weights(model, y, weights, weight_of=None):
+    """Return sample weight times class weight of each row; the model's class weights unless others are given."""
     if is_regression(model) or model.class_weight is None:
         return np.asarray(weights, dtype=LONG)
-    weight_of = dict(zip(model.classes_.tolist(), model.class_weight_.tolist(), strict=True))
+    if weight_of is None:
+        weight_of = dict(zip(model.classes_.tolist(), model.class_weight_.tolist(), strict=True))
     return np.asarray(weights, dtype=LONG) * np.array([weight_of.get(v, 1.0) for v in np.asarray(y).tolist()])
 
 
-def problem_of(model, X, y, weights=None, K=None):
+def problem_of(model, X, y, weights=None, K=None, class_weight=None):
     """Return what the model should be the optimum of, with the numbers that it holds.
 
     Parameters
@@ -123,9 +125,10 @@ def problem_of(model, X, y, weights=None, K=None):
     X : rows that the model should hold, in the order of ``ids_``; for a precomputed kernel their values
     y, weights : their labels and sample weights
     K : kernel values of the rows in extended precision, where they are at hand
+    class_weight : dict of the weights that classes should have; by default those that the model says
     """
     weights = np.ones(len(y)) if weights is None else weights
-    all_weights = row_weights(model, y, weights)
+    all_weights = row_weights(model, y, weights, class_weight)
     held = np.flatnonzero(all_weights > 0)
     if K is None:
         K = dense(X).astype(LONG) if model.kernel == "precomputed" else kernel_matrix(model, X, X)
@@ -147,6 +150,7 @@ def problem_of(model, X, y, weights=None, K=None):
         proximal=isinstance(model, ProximalSVC) and not linear,
         coef=np.atleast_2d(model.coef_).astype(LONG).T if linear else None,
         X=dense(X).astype(LONG)[held] if linear else None,
+        held=held,
     )
 
 
@@ -296,7 +300,11 @@ def exact(model, X, y, weights=None):
     K goes to the oracle with all its digits: rounded to float64 it would not be positive semidefinite at
     large scales, and the oracle's answer that of another problem.
     """
-    p = problem_of(model, X, y, weights)
+    return exact_of(problem_of(model, X, y, weights))
+
+
+def exact_of(p):
+    """Return the optimum of a problem in 50 digits."""
     with localcontext() as context:
         context.prec = oracle.DIGITS
         K = _decimals(p.X) @ _decimals(p.X).T if p.X is not None else _decimals(p.K)

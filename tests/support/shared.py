@@ -1,8 +1,9 @@
-"""The one place that says where the oracle and the problems of the suite are."""
+"""The one place that says where the oracle, the problems and the forger of the suite are."""
 
 from __future__ import annotations
 
+import forged
 import oracle
 import problems
 
-__all__ = ["oracle", "problems"]
+__all__ = ["forged", "oracle", "problems"]
