@@ -1,12 +1,12 @@
 """Random histories and random fits of all estimators, each judged in extended precision.
 
     python benchmarks/fuzz_histories.py --steps 100000 --seed S [--fits 10000] [--forks] [--show 40]
-    python benchmarks/fuzz_histories.py --replay SEED [--wild]
+    python benchmarks/fuzz_histories.py --replay SEED
 
-Each history has a seed of its own, from S on, and ends at its first failure: a silent wrong answer, an error
-where there should be none, or rows that came back. Fits go over scales 1e-8 to 1e8, C 1e-10 to 1e10, A 1e-8 to
-1e8 and weights over twelve decades. Every failure is printed with the command that replays it. The exit code is
-1 where there was one.
+Each history has a seed of its own, from S million on, and ends at its first failure: a silent wrong answer,
+an error where there should be none, or rows that came back. Fits go over scales 1e-8 to 1e8, C 1e-10 to 1e10,
+A 1e-8 to 1e8 and weights over twelve decades. Every failure is printed with the command that replays it. The
+exit code is 1 where there was one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Random histories of requests, round trips and copies, each step judged by the referee.
 
-A history is drawn from its seed alone, so `run(seed)` is the way to replay one. A step is a silent wrong answer
-where certificate or receipt say that all is well, and the residual in extended precision, or the decision
-values, say that it is not.
+A history is drawn from its seed alone, so `run(seed)` is the way to replay one. A step is a silent wrong
+answer where certificate or receipt say that all is well, and the residual in extended precision, or the
+decision values, say that it is not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEPS = 40
 
 @dataclass(frozen=True)
 class Failure:
-    """A silent wrong answer, an error where there should be none, or rows that are not those of the record."""
+    """A silent wrong answer, an error where there should be none, or rows other than the record's."""
 
     seed: int
     step: int

@@ -108,7 +108,7 @@ def encoded(model, y):
 
 
 def row_weights(model, y, weights, weight_of=None):
-    """Return sample weight times class weight of each row; the model's class weights unless others are given."""
+    """Return sample weight times class weight, by default the model's own, of each row."""
     if is_regression(model) or model.class_weight is None:
         return np.asarray(weights, dtype=LONG)
     if weight_of is None:
