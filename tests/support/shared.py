@@ -1,0 +1,9 @@
+"""The one place that says where the oracle, the problems and the forger of the suite are."""
+
+from __future__ import annotations
+
+import forged
+import oracle
+import problems
+
+__all__ = ["forged", "oracle", "problems"]
