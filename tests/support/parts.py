@@ -1,6 +1,7 @@
 """Parts of the suite that can be run alone, by the names of their modules, wherever these lie.
 
 The only list of them: `pytest --part=numerical` reads it, and through it `tools/everywhere.py` and `.ci/run`.
+The examples of pages and docstrings, which print digits, belong to each part; name `tests` to leave them out.
 """
 
 from __future__ import annotations
