@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from squaresvm import LSSVC, LagrangianSVC, Status
@@ -33,9 +31,9 @@ def test_checkerboard(seed, augment):
     X, y = make_checkerboard(1000, random_state=seed)
     fresh, labels = make_checkerboard(39_000, random_state=100 + seed)
     model = LagrangianSVC(C=1e5, kernel="rbf", gamma=2e-4, tol=1e-6, augment=augment)
-    start = time.process_time()  # Not by the wall clock, which other processes share.
     model.fit(X, y)
-    assert time.process_time() - start < 1.0
+    # theory.md 12: 17 to 26 steps, each of which is a small system, for the paper's 100,000.
+    assert model.n_iter_ <= 100
     assert model.certificate_.status is Status.CONVERGED
     assert model.certificate_.residual <= 1e-6
     assert model.score(fresh, labels) >= 0.97

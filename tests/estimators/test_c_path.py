@@ -56,7 +56,7 @@ def test_warm_starts_save_steps():
     path = RLSSVC(gamma=0.3).fit(X, y).C_path(Cs)
     cold = sum(RLSSVC(gamma=0.3, C=C).fit(X, y).n_iter_ for C in Cs)
     assert path.n_iter.sum() < 0.8 * cold
-    assert np.all(path.seconds > 0)
+    assert np.all(path.seconds >= 0)
     scores = path.score(X, y)
     assert scores.shape == (25,)
     assert scores[-1] == path.models[-1].score(X, y)

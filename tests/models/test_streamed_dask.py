@@ -40,7 +40,11 @@ def test_a_fit_on_two_workers(client, name):
     source = persisted(X, y, weights)
     streamed = type(model)(**model.get_params()).fit(source)
     assert_same_model(streamed, model.fit(X, y, weights))
-    np.testing.assert_array_equal(np.concatenate(list(streamed.predict(source))), streamed.predict(X))
+    on_workers, here = np.concatenate(list(streamed.predict(source))), streamed.predict(X)
+    if name == "LSSVR":  # Numbers, from other processes: not the same in every bit.
+        np.testing.assert_allclose(on_workers, here, rtol=1e-12, atol=1e-12)
+    else:
+        np.testing.assert_array_equal(on_workers, here)
     assert streamed.score(source) == pytest.approx(streamed.score(X, y, weights), rel=1e-12)
 
 

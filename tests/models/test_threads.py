@@ -82,8 +82,10 @@ def test_every_prediction_is_that_of_one_whole_model(name, kernel):
 
     def predict():
         try:
-            while not over.is_set():
+            while True:  # Once at least, however busy the machine is.
                 seen.extend(outputs(model))
+                if over.is_set():
+                    break
         except Exception as error:
             errors.append(error)
 
@@ -98,7 +100,7 @@ def test_every_prediction_is_that_of_one_whole_model(name, kernel):
         for thread in threads:
             thread.join()
     assert errors == []
-    assert len(seen) > 10
+    assert len(seen) >= 2 * len(outputs(model))
     strange = {kind for kind, output in seen if (kind, output) not in legitimate}
     assert strange == set()
     assert outputs(model) == outputs(rehearsal)

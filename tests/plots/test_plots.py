@@ -407,7 +407,7 @@ def test_a_path_shows_leave_one_out_scores_and_support_rows(estimator):
     np.testing.assert_allclose(display.lines_[0].get_ydata(), scores)
     (line,) = display.support_ax_.get_lines()
     np.testing.assert_array_equal(line.get_ydata(), [model.support_.size for model in refits])
-    assert display.best_.get_ydata() == [max(scores)]
+    assert display.best_.get_ydata() == pytest.approx([max(scores)])
     assert display.best_.get_xdata() == [sorted(Cs)[int(np.argmax(scores))]]
 
 

@@ -8,7 +8,7 @@ import scipy.sparse.linalg
 
 from squaresvm.kernels import Kernel
 from squaresvm.operators import OnDemandOperator, PrecomputedOperator, RowCache
-from squaresvm.solvers.descent import beside_diagonal, first_steps
+from squaresvm.solvers.descent import Crawling, beside_diagonal, conjugate_steps, first_steps
 
 M = 30
 
@@ -46,3 +46,30 @@ def test_who_is_near_its_diagonal():
         assert (beside_diagonal(rows, 1.0 / np.diagonal(K)) < 1.0) is expected
     on_demand = OnDemandOperator(Kernel("rbf", gamma=1e6), np.arange(float(M))[:, None])
     assert np.isnan(beside_diagonal(RowCache(on_demand, 2**20), np.ones(M)))
+
+
+@pytest.mark.parametrize("rank", [1, 3, 10])
+def test_a_low_rank_needs_one_step_more_than_its_rank(rank):
+    random = np.random.default_rng(rank)
+    Z, y = random.normal(size=(M, rank)), random.choice([-1.0, 1.0], M)
+    costs = 10.0 ** random.uniform(-1, 1, M)
+    H = Z @ Z.T + np.diag(1.0 / costs)
+    found = [beta for beta, _ in conjugate_steps(-y, costs, lambda beta: H @ beta, rank + 1)]
+    before, last = (np.abs(H @ beta - y).max() for beta in found[-2:])
+    assert last < 1e-6
+    assert before > 1e3 * last
+
+
+def test_a_scale_of_zero_holds_a_multiplier():
+    H, y = system(2, 1.0)
+    free = np.arange(M) % 3 > 0
+    *_, (beta, gradient) = conjugate_steps(-y, free.astype(float), lambda beta: H @ beta, M)
+    assert (beta[~free] == 0.0).all()
+    np.testing.assert_allclose(beta[free], np.linalg.solve(H[np.ix_(free, free)], y[free]), rtol=1e-6)
+    np.testing.assert_allclose(gradient, H @ beta - y, atol=1e-9)
+
+
+def test_who_crawls():
+    assert not any(Crawling(10).after(0.7**sweep) for sweep in range(100))
+    slow, crawling = Crawling(10), [False] * 10 + [True]
+    assert [slow.after(0.99**sweep) for sweep in range(33)] == 3 * crawling

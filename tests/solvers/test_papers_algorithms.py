@@ -28,6 +28,7 @@ from squaresvm.solvers import (
     TwoSmo,
 )
 from squaresvm.solvers.choose import SOLVERS, choose, wants_rows
+from squaresvm.solvers.descent import MAX_SWEEPS
 from support import oracle, problems
 
 TOL = 1e-8
@@ -94,12 +95,44 @@ def test_every_solver_agrees_with_the_optimum_within_its_certificate(name, loss,
         bound = error_bound(K, problem.costs, A, loss, problem, solution)
         np.testing.assert_allclose(beta, best.beta, rtol=0, atol=bound)
     else:
-        # The rate of the fixed point tends to 1 as C grows, and that of single updates does so where K has a
-        # low rank; what they return then is labelled so.
-        assert (name, C) == ("lagrangian", 1e3) or (name, C, kernel) == ("sesquismo", 1e3, "linear")
+        # The rate of the fixed point tends to 1 as C grows; what it returns then is labelled so.
+        assert (name, C) == ("lagrangian", 1e3)
         assert certificate.status is Status.MAX_ITER
         assert certificate.residual > TOL
-        assert solution.n_iter == (limit or {"lagrangian": 10_000, "sesquismo": 1000}[name])
+        assert solution.n_iter == (limit or 10_000)
+
+
+@pytest.mark.parametrize("C", [1e3, 1e6])
+@pytest.mark.parametrize("bias", ["0.01", "1", "none"])
+@pytest.mark.parametrize("kernel", ["linear", "cubic", "proximal"])
+@pytest.mark.parametrize("cls", [TwoSmo, SesquiSmo])
+def test_updates_end_long_before_their_limit_where_k_has_a_low_rank(cls, kernel, bias, C):
+    """Single updates alone need hundreds of sweeps here: how many is a matter of the last bits of K."""
+    loss = oracle.HINGE if cls is SesquiSmo else oracle.SQUARED
+    # At C = 1e6 and 1e-8 the support vectors still change where rounding begins.
+    share, tol = (3, TOL) if C == 1e3 else (2, 1e-6)
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(M)
+        X, W = problems.rows(m=M)[order], problems.weights_of("mixed", M)[order]
+        y = problems.signs(problems.rows(m=M))[order]
+        operator = problems.CASES[kernel](X, W).operator
+        problem = problems.problem_of(operator, y, C * W, loss, PENALTIES[bias])
+        solution = cls().solve(problem, tol=tol, max_iter=MAX_SWEEPS // share)
+        assert problem.certify(solution, tol).status in GOOD
+
+
+def test_a_callback_stops_conjugate_steps_too():
+    for cls, loss in ((TwoSmo, oracle.SQUARED), (SesquiSmo, oracle.HINGE)):
+        problem = problem_of(loss, oracle.NONE, "linear", 1e3)
+        whole = cls(trace=True).solve(problem, tol=TOL, max_iter=None)
+        told = [entry.iteration for entry in whole.trace]
+        assert told == sorted(set(told))
+        # By then updates have crawled for as long as they may.
+        when = told[-2]
+        stopped = cls(callback=lambda progress, when=when: progress.iteration >= when)
+        solution = stopped.solve(problem, tol=TOL, max_iter=None)
+        assert problem.certify(solution, TOL).status is Status.STOPPED
+        assert solution.n_iter == when
 
 
 @pytest.mark.parametrize("solver", FREE_BIAS, ids=["sumt", "sumt-0.9", "penalty-flow", "substitution"])
@@ -255,7 +288,8 @@ class TestOptions:
         X, y = self.data()
         model = LSSVC(solver=Sumt(rho=0.9, trace=True)).fit(X, y)
         balance = np.abs([entry.balance for entry in model.trace_])
-        assert (np.diff(balance) <= 0).all()
+        # 1'beta = A b falls with A; what is left of it at the end is within the certificate's tolerance.
+        assert (np.diff(balance) <= model.tol * np.abs(model.dual_coef_).sum()).all()
         assert balance[-1] < 1e-3 * balance[0]
         assert model.n_iter_ == len(model.trace_) > 50
 
@@ -285,7 +319,8 @@ class TestNewton:
         X, y = load_iris(return_X_y=True)
         model = LagrangianSVC(kernel="linear", C=100.0, solver=Newton(trace=True)).fit(X[50:], y[50:])
         objectives = [entry.objective for entry in model.trace_]
-        assert objectives == sorted(objectives, reverse=True)
+        # An exact line search never goes uphill, but by the rounding of the objective itself.
+        assert (np.diff(objectives) <= 1e-12 * objectives[0]).all()
         assert model.n_iter_ == len(objectives)
         early = Newton(callback=lambda progress: progress.iteration == 1)
         stopped = LagrangianSVC(kernel="linear", C=100.0, solver=early).fit(X[50:], y[50:])

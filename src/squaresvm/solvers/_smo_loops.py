@@ -40,7 +40,7 @@ def _move(
 ) -> np.int64:
     """Update a chunk of the gradient; return its largest violation, as bits."""
     for j in range(gradient.size):
-        g = gradient[j] + step * (row[j] + extra - drift[j])
+        g = gradient[j] + step * (row[j] + extra - drift[j])  # f of (19) at all rows, after one step.
         gradient[j] = g
         violation[j] = abs(g)
     largest = np.int64(0)
@@ -62,9 +62,9 @@ def _move_bounded(
 ) -> np.int64:
     """Update a chunk of the gradient; return its largest violation under bounds, as bits."""
     for j in range(gradient.size):
-        g = gradient[j] + step * (row[j] + extra)
+        g = gradient[j] + step * (row[j] + extra)  # f of (19) at all rows, after one step.
         gradient[j] = g
-        violation[j] = abs(min(reach[j], y[j] * g))
+        violation[j] = abs(min(reach[j], y[j] * g))  # (34) and (35) in one number.
     largest = np.int64(0)
     for j in range(gradient.size):
         largest = max(largest, bits[j])
@@ -90,6 +90,8 @@ def two_updates(
     The matrix is K + diag(ridge) + shift_i - drift_j; `gradient` is its product with beta, less the targets.
     It is kept up to date, and the next multiplier is found in the same loop. A step is minus the gradient
     times its length: the reciprocal of the diagonal leads to the minimum, less than twice as far is downhill.
+    Equation numbers are those of the relaxed paper; lambda_k is y_k beta_k, and a gradient y_k times what
+    (18) asks to vanish.
     """
     m = beta.size
     violation = np.empty(_CHUNK)
@@ -99,8 +101,8 @@ def two_updates(
         if abs(gradient[j]) > worst:
             best, worst = j, abs(gradient[j])
     updates = 0
-    while worst > tol and updates < max_updates:
-        i = best
+    while worst > tol and updates < max_updates:  # Step 2: (18) holds for all.
+        i = best  # Step 1: the one that violates (18) most.
         if place[i] < 0:
             near, most = -1, -1.0
             for j in range(m):
@@ -109,9 +111,9 @@ def two_updates(
             if near < 0 or most < _SHARE * worst:
                 return updates, i
             i = near
-        step = -gradient[i] * lengths[i]
+        step = -gradient[i] * lengths[i]  # (31), with the numerator 1 - y_k f(x_k) - lambda_k / C.
         beta[i] += step
-        gradient[i] += step * ridge[i]
+        gradient[i] += step * ridge[i]  # 1/C on the diagonal of (21); its other entries, K + 1/A, in _move.
         start = place[i] * stride
         row = values[start : start + m]
         extra = shift[i]
@@ -148,7 +150,7 @@ def sesqui_updates(
     """Update one signed multiplier at a time, the one of largest violation, each clipped at zero.
 
     `gradient` is H beta - y, `reach` is h y beta, the other half of the violation; both are kept up to date.
-    Steps are as in `two_updates`.
+    Steps and equation numbers are as in `two_updates`.
     """
     m = beta.size
     scratch = np.empty(_CHUNK)
@@ -160,7 +162,7 @@ def sesqui_updates(
             best, worst = j, violation
     updates = 0
     while worst > tol and updates < max_updates:
-        i = best
+        i = best  # Step 1: the one that violates (34) or (35) most.
         if place[i] < 0:
             near, most = -1, -1.0
             for j in range(m):
@@ -170,11 +172,12 @@ def sesqui_updates(
             if near < 0 or most < _SHARE * worst:
                 return updates, i
             i = near
+        # (31), cut at the bound that (34) and (35) rest on.
         new = max(0.0, y[i] * (beta[i] - gradient[i] * lengths[i])) * y[i]
         step = new - beta[i]
         beta[i] = new
         reach[i] = h[i] * y[i] * new
-        gradient[i] += step * ridge[i]
+        gradient[i] += step * ridge[i]  # As in `two_updates`: (21).
         start = place[i] * stride
         row = values[start : start + m]
         top, chunk = _NOTHING, 0
@@ -219,7 +222,7 @@ def pairwise_updates(
 
     The pair is the one that violates the optimality conditions most; it leaves 1'beta alone and so does not
     feel 1/A. One alone moves where that gains more, never where the bias is free (`inverse_A` is 0 then).
-    `gradient` is H beta - y with the bias in it, and `h` the diagonal of K + diag(ridge).
+    `gradient` is H beta - y with the bias in it, and `h` the diagonal of K + diag(ridge), P of (41).
     """
     m = y.size
     up, down = -1, -1
@@ -246,6 +249,7 @@ def pairwise_updates(
         alone = max(most, -least)
         alone = alone * alone / ((h[i] if -least >= most else h[j]) + inverse_A)
         if inverse_A > 0.0 and alone > both * (most - least):
+            # (31) for one of them.
             step_i = -least / (h[i] + inverse_A) if -least >= most else 0.0
             step_j = 0.0 if -least >= most else -most / (h[j] + inverse_A)
         else:

@@ -19,7 +19,7 @@ LIMIT = 100_000
 
 @pytest.fixture(scope="module")
 def compiled():
-    from squaresvm.solvers import compiled
+    from squaresvm.solvers import _smo_loops as compiled
 
     return compiled
 
