@@ -11,10 +11,9 @@ PARTS = {
     "numerical": (
         "test_c_path",
         "test_calibration",
-        "test_compiled",
+        "test_smo_loops",
         "test_conjugate_gradient",
         "test_corrections",
-        "test_cycling",
         "test_descent",
         "test_drift",
         "test_equivalences",
@@ -40,7 +39,6 @@ PARTS = {
         "test_properties",
         "test_pruning",
         "test_robust",
-        "test_search",
         "test_solver_contract",
         "test_solvers",
         "test_sources_dask",
@@ -48,7 +46,7 @@ PARTS = {
     ),
     # What compiled code does, in loops short enough for Numba's compiler to be switched off.
     "uncompiled": (
-        "test_compiled",
+        "test_smo_loops",
         "test_factors",
         "test_linear_newton",
         "test_linear_passes",
