@@ -116,4 +116,5 @@ def is_missing(text: str) -> bool:
     >>> [is_missing(text) for text in ("", "NA", "-NaN", "0", "Nancy")]
     [True, True, True, False, False]
     """
-    return text in _MISSING or _NAN.fullmatch(text) is not None
+    # The length first: this is asked of every cell.
+    return text in _MISSING or (len(text) in (3, 4) and _NAN.fullmatch(text) is not None)
