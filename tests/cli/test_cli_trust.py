@@ -137,7 +137,7 @@ class TestLibsvm:
         said = run(command, *first, tmp_path / "huge", *rest, code=2).stderr
         assert said == (
             f"squaresvm: {tmp_path / 'huge'}, line 2: the index of '2147483646:1' is beyond the largest, "
-            "67108864\n"
+            "67108864, that a column can have\n"
         )
 
 

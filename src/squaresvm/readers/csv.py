@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from squaresvm.readers.origin import TableError, is_missing
+from squaresvm.readers.origin import MISSING, TableError
 
 __all__ = ["CsvBlock", "csv_blocks"]
 
@@ -70,7 +70,7 @@ def csv_blocks(path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS) -> Ite
         block.lines.append(line)
         for column, cell in zip(block.columns.values(), record, strict=True):
             text = cell.strip()
-            column.append("" if is_missing(text) else text)
+            column.append("" if text in MISSING else text)
         if len(block.lines) == block_rows:
             yield block
             block = CsvBlock([], {name: [] for name in names})

@@ -114,7 +114,7 @@ class LibsvmText:
             codes.BAD_VALUE: f"the value of {token} is not a finite number",
             codes.NOT_INCREASING: f"the index of {token} is not larger than the one before it",
             codes.BELOW: f"the index of {token} is 0, but indices count from 1",
-            codes.ABOVE: f"the index of {token} is beyond the largest, {self.high}",
+            codes.ABOVE: f"the index of {token} is beyond the largest, {self.high}, that a column can have",
         }[error]
 
     def _shown(self, start: int, stop: int) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import re
 import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
-__all__ = ["Place", "TableError", "is_missing", "is_packed", "opened"]
+__all__ = ["MISSING", "Place", "TableError", "is_packed", "opened"]
 
 #: What stands for a value that is not there, in text; NaN does in any case and with any sign.
-_MISSING = frozenset(["", "?", "NA", "N/A", "null"])
-_NAN = re.compile(r"[+-]?nan", re.IGNORECASE)
+MISSING = frozenset(["", "?", "NA", "N/A", "null"]) | frozenset(
+    sign + "".join(letters) for sign in ("", "+", "-") for letters in product("nN", "aA", "nN")
+)
 _GZIP = b"\x1f\x8b"
 
 
@@ -105,15 +106,3 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 def is_packed(file: io.BufferedReader) -> bool:
     """Return whether what `opened` gives comes out of gzip."""
     return isinstance(file.raw, gzip.GzipFile)
-
-
-def is_missing(text: str) -> bool:
-    """Return whether a text stands for a value that is not there.
-
-    Examples
-    --------
-    >>> from squaresvm.readers.origin import is_missing
-    >>> [is_missing(text) for text in ("", "NA", "-NaN", "0", "Nancy")]
-    [True, True, True, False, False]
-    """
-    return text in _MISSING or _NAN.fullmatch(text) is not None

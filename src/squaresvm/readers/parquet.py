@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squaresvm.readers.origin import Place, TableError, is_missing, is_packed, opened
+from squaresvm.readers.origin import MISSING, Place, TableError, is_packed, opened
 
 __all__ = ["ParquetBatch", "ParquetReader", "cells_of", "is_number", "is_text", "require_pyarrow"]
 
@@ -206,7 +206,7 @@ def cells_of(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
     except UnicodeDecodeError:
         raise TableError(f"{path}: column {name!r} holds what is no text in UTF-8") from None
     texts = ((value or "").strip() for value in values)
-    return _objects(["" if is_missing(text) else text for text in texts])
+    return _objects(["" if text in MISSING else text for text in texts])
 
 
 def _digits(value: int | Decimal | None) -> str:
