@@ -15,6 +15,7 @@ from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback,
 from squaresvm.solvers.descent import (
     MAX_SWEEPS,
     MEMORY,
+    SHORT_PATIENCE,
     Crawling,
     Extrapolation,
     beside_diagonal,
@@ -32,8 +33,6 @@ _SMALL_A = 0.3
 #: An extrapolation is given up where it would push more than this share of the rows across their bound.
 _CLIPPED = 0.1
 _REFRESHES = 10
-#: Sweeps that are given single updates once they have crawled.
-_SHORT_PATIENCE = 3
 #: Conjugate steps before single updates have their turn again, or until the violation of the support vectors
 #: is this share of that of the rows at their bound.
 _CONJUGATE_STEPS, _SETTLED = 200, 0.1
@@ -161,6 +160,7 @@ class BoundedDescent:
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
         self._plane = Extrapolation()
         self._crawling = Crawling()
+        self._extrapolates = True
         self.gradient = self._exact_gradient() if self.beta.any() else -self.y
         self._beside = beside_diagonal(rows, 1.0 / self.h)
         if not self.beta.any() and self._beside < 1.0:
@@ -205,7 +205,7 @@ class BoundedDescent:
             self._sweep(tol)
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError
-            if self.violation.max() > tol:
+            if self._extrapolates and self.violation.max() > tol:
                 self._extrapolate()
             if watch():
                 return False
@@ -324,8 +324,9 @@ class BoundedDescent:
             moved = self._along_face(last - self.sweeps, tol)
             if watch():
                 return True
-        self._plane.clear()
-        self._crawling = Crawling(_SHORT_PATIENCE)
+        # As in 2SMO: no plane through points that are close to each other from here on, and no lost digits.
+        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
+        self.gradient = self._exact_gradient()
         return False
 
     def _is_settled(self, tol: float) -> bool:
