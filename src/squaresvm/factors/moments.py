@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from squaresvm.family import Bias
 from squaresvm.kernels import squared_norms
-from squaresvm.linalg.definite import cholesky_with_jitter
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.linalg.lapack import solve_triangular_in_place
 from squaresvm.linalg.products import gram, times
 from squaresvm.runtime.memory import row_blocks
@@ -191,6 +191,13 @@ def _power_of_two_above(value: float) -> float:
     return float(2.0 ** np.ceil(np.log2(value))) if value > 0.0 else 0.0
 
 
+def _factor_above_one(R: FloatArray) -> FloatArray:
+    """Return L, lower triangular, with L L' equal to R but for eigenvalues below one, which become one."""
+    values, vectors = np.linalg.eigh(R)
+    root = np.sqrt(np.maximum(values, 1.0))
+    return np.asfortranarray(np.linalg.qr((vectors * root).T, mode="r").T)
+
+
 class MomentsFactor:
     """Factor of the Hessian in (w, b) of a linear model, made from sums over its rows.
 
@@ -226,7 +233,11 @@ class MomentsFactor:
         # errors of the size of what was subtracted from.
         diagonal = np.diagonal(self._matrix).copy()
         scale = max(float(diagonal.max(initial=0.0)), self.moments.rounding_scale)
-        cholesky_with_jitter(self._factor, diagonal, self._refill, scale)
+        try:
+            cholesky_with_jitter(self._factor, diagonal, self._refill, scale)
+        except NotPositiveSemidefiniteError:
+            # R is the identity and more, whatever rounding made of sums of large columns.
+            self._factor = _factor_above_one(self._matrix)
 
     def _refill(self) -> None:
         self._factor[:] = self._matrix

@@ -24,6 +24,8 @@ from squaresvm.typing import BoolArray, FloatArray, Matrix
 
 #: Chosen rows are better gone through by compiled loops than copied for BLAS where many, of few features.
 _FEW_ROWS, _FEW_FEATURES = 256, 32
+#: Numbers in a block, for each column of targets, up to which its sums are taken in extended precision.
+_EXTENDED = 20_000
 #: Rows of which the first stand for the others where some tell enough.
 _GROUP = 64
 
@@ -133,11 +135,23 @@ class Evaluate:
             from squaresvm.problem import compiled_blocks
 
             return compiled_blocks.evaluate(block, self.loss, self.w, self.b)
+        if isinstance(block.Z, np.ndarray) and block.Z.size * self.b.size <= _EXTENDED:
+            return self._extended(block)
         Z = in_float64(block.Z)
         xi = slack(block.targets, times(Z, self.w) + self.b, self.loss)
         beta = block.costs[:, None] * xi
         sums = Sums(np.einsum("ij,ij->j", beta, xi), times(Z.T, beta), beta.sum(axis=0))
         return sums, np.ones(xi.shape, dtype=bool) if self.loss == Loss.SQUARED else xi != 0.0
+
+    def _extended(self, block: RowBlock) -> tuple[Sums, BoolArray]:
+        """Return the same by sums in extended precision, where the platform has any: Z'beta cancels."""
+        Z = block.Z.astype(np.longdouble)
+        decision = Z @ self.w.astype(np.longdouble) + self.b
+        xi = slack(block.targets.astype(np.longdouble), decision, self.loss)
+        beta = block.costs[:, None] * xi
+        found = ((beta * xi).sum(axis=0), Z.T @ beta, beta.sum(axis=0))
+        sums = Sums(*(np.asarray(part, dtype=np.float64) for part in found))
+        return sums, np.ones(xi.shape, dtype=bool) if self.loss is Loss.SQUARED else xi != 0.0
 
 
 def moments_of(block: RowBlock, column: int, rows: BoolArray, every: int = 1) -> Moments:
