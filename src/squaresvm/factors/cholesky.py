@@ -11,7 +11,7 @@ from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.family import Bias
 from squaresvm.linalg.blas import multiply_add, product
 from squaresvm.linalg.definite import lower_root, solve_definite, triangular_inverse
-from squaresvm.operators import KernelStore
+from squaresvm.operators import KernelStore, Operator
 from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
@@ -79,6 +79,24 @@ class CholeskyFactor:
         inverse = SlotInverse(store)
         inverse.factorise(by_slot, _mask(slots, store.size))
         return cls.over(inverse, slots, by_slot, bias)
+
+    @classmethod
+    def current(cls, found: object, operator: Operator, ridge: FloatArray, bias: Bias) -> CholeskyFactor:
+        """Return the factor of an operator's rows: the one that was found, if it still holds, or a new one.
+
+        Parameters
+        ----------
+        found : object
+            What came with a solution; anything but a factor of this kind that still holds is of no use.
+        operator : Operator
+            Reaches K.
+        ridge : ndarray of shape (m,)
+            1 / C.
+        bias : Bias
+        """
+        if isinstance(found, CholeskyFactor) and found.is_current:
+            return found
+        return cls.build(operator.store(), operator.slots, ridge, bias)
 
     @classmethod
     def over(cls, inverse: SlotInverse, slots: IntArray, ridge: FloatArray, bias: Bias) -> CholeskyFactor:

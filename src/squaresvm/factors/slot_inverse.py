@@ -72,13 +72,16 @@ class SlotInverse:
         self.pending = np.zeros((0, 2 * PENDING_LIMIT), order="F")
 
     def covers(self, extent: int) -> bool:
-        """Return whether the room stands for the inverse over the first `extent` slots."""
+        """Return whether the room is still ours and stands for the inverse over the first `extent` slots."""
+        if self.store.tenant is not self:
+            return False
         return extent <= self.size if self.form == Form.CHOLESKY else extent == self.size
 
     def factorise(self, ridge: FloatArray, alive: BoolArray) -> None:
         """Factor K + diag(ridge) anew; empty slots become rows whose inverse is nothing."""
         self.form = Form.NOTHING
         self.version += 1
+        self.store.tenant = self
         room = self.store.lend()
         self.size = self.store.size
         diagonal = self.store.diagonal + ridge
@@ -100,6 +103,7 @@ class SlotInverse:
         if form == Form.NOTHING:
             raise ValueError("a factor must be a Cholesky factor or an inverse")
         size = self.store.size
+        self.store.tenant = self
         room, start = self.store.lend(), 0
         for j in range(size):
             room[j:, j] = triangle[start : start + size - j]

@@ -11,10 +11,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from squaresvm.estimators.parameters import check_integer, check_kernel, check_random_state_parameter
+from squaresvm.estimators.parameters import check_kernel, check_random_state_parameter
 from squaresvm.features.landmarks import LANDMARKS, choose_landmarks
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
 from squaresvm.rows import canonical_csr
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.runtime.threads import on_threads, thread_count
 from squaresvm.typing import IntArray, Matrix
 

@@ -173,7 +173,7 @@ def _pruned(model: Updating, preparation: Preparation, history: History) -> tupl
     """Return model and record without levels that no row has any more."""
     if preparation.n_columns != model.n_features_in_:
         return model, Record(history)
-    rest, sources = preparation.without_unused_levels(model._state.rows.X)
+    rest, sources = preparation.without_unused_levels(model._state.rows_for("columns that no row has").X)
     if sources.size == preparation.n_columns:
         return model, Record(history, preparation)
     return with_columns(model, sources), Record(history, rest)

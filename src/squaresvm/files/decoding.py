@@ -11,12 +11,13 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.packing import unpacked
-from squaresvm.factors.slot_inverse import PENDING_LIMIT
 from squaresvm.files.arrays import Arrays, decode_ids, decode_labels, decode_matrix, floats_of
 from squaresvm.files.encoding import ESTIMATORS
 from squaresvm.files.parameters import decode_parameters, decode_settings
 from squaresvm.judging.calibration import Calibration
-from squaresvm.models.state import Settings, State, check_costs, find_classes
+from squaresvm.models.model import Known, Settings
+from squaresvm.models.problems import check_costs, find_classes
+from squaresvm.models.state import State
 from squaresvm.operators import Operator, PrecomputedOperator, ProximalOperator, StoredOperator
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Problem
@@ -130,10 +131,21 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     columns = 1 if classes is None or classes.size == 2 else int(classes.size)
     solution = decode_solution(header, arrays, settings, (held.size, rows.n_columns, columns))
     operator = _precomputed(arrays, settings, weights[held])
-    state = State(rows, settings, classes, solution, *decode_solver(header), operator, requests=PENDING_LIMIT)
+    known = Known(calibration=decode_calibration(arrays, classes))
+    solver, reason = decode_solver(header)
+    state = State(
+        settings=settings,
+        classes=classes,
+        solution=solution,
+        solver=solver,
+        reason=reason,
+        rows=rows,
+        operator=operator,
+        is_verified=False,
+        known=known,
+    )
     if settings.proximal:
-        state.__dict__["expansion"] = _expansion(arrays, state)
-    decode_calibration(arrays, state)
+        state.known.expansion = _expansion(arrays, state)
     return _with_factor(header, arrays, state)
 
 
@@ -167,13 +179,13 @@ def decode_solver(header: dict[str, Any]) -> tuple[str, str]:
     return solver, reason
 
 
-def decode_calibration(arrays: Arrays, state: State) -> None:
-    """Give a state the map to probabilities, where the file holds one."""
+def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> Calibration | None:
+    """Return the map to probabilities, where the file holds one."""
     if "above" not in arrays:
-        return
-    if state.classes is None:
+        return None
+    if classes is None:
         raise ValueError("it holds probabilities of values that have none")
-    state.__dict__["calibration"] = decode_slopes(arrays, ("above", "below"), int(state.classes.size))
+    return decode_slopes(arrays, ("above", "below"), int(classes.size))
 
 
 def decode_slopes(arrays: Arrays, names: tuple[str, str], n_classes: int) -> Calibration:
@@ -232,9 +244,7 @@ def _with_factor(header: dict[str, Any], arrays: Arrays, state: State) -> State:
     factor = unpacked(str(described["form"]), triangle, jitter, operator.store(), problem.ridge, problem.bias)
     if not _belongs(factor, problem):
         return state.detached()
-    after = replace(state, solution=replace(solution, factor=factor), operator=operator)
-    after.__dict__.update({name: state.__dict__[name] for name in ("calibration",) if name in state.__dict__})
-    return after
+    return replace(state, solution=replace(solution, factor=factor), operator=operator)
 
 
 def _belongs(factor: CholeskyFactor, problem: Problem) -> bool:

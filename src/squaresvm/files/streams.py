@@ -11,8 +11,8 @@ from squaresvm.files.arrays import Arrays, decode_labels, encode_labels, floats_
 from squaresvm.files.decoding import decode_calibration, decode_solution, decode_solver
 from squaresvm.files.encoding import encode_solution
 from squaresvm.files.parameters import number
-from squaresvm.models.state import Settings
-from squaresvm.models.streamed import StreamedState, no_rows
+from squaresvm.models.model import Settings
+from squaresvm.models.streamed import StreamedState
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Loss
 from squaresvm.solution import Certificate, Status
@@ -67,22 +67,21 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
     k = 1 if classes is None or classes.size == 2 else int(classes.size)
     solver, reason = decode_solver(header)
     state = StreamedState(
-        rows=no_rows(n, np.empty(0) if classes is None else classes[:0], np.empty(0)),
         settings=settings,
         classes=classes,
         solution=decode_solution(header, arrays, settings, (0, n, k)),
         solver=solver,
         reason=reason,
-        operator=None,
-        n_rows=rows,
+        n_features=n,
+        count=rows,
         counts=counts,
         judged=_certificate(described["certificate"]),
+        to_probabilities=decode_calibration(arrays, classes),
         sums=_sums(described, arrays, settings, (n, k)),
     )
     if state.solution.primal is None:
         raise ValueError("it is of a stream, and has no vector w")
     _check_solution(state)
-    decode_calibration(arrays, state)
     return state
 
 
@@ -131,4 +130,5 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
     shapes = ((n,), (n, n), (k,), (n, k), (k,))
     parts = [floats_of(arrays, name, *shape) for name, shape in zip(_SUMS, shapes, strict=True)]
     check_symmetric(parts[1])
-    return Moments(total, *parts).having_lost(lost)
+    mean, scatter, target, response, spread = parts
+    return Moments(total, mean, scatter, target, response, spread).having_lost(lost)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.judging.calibration import Calibration
-from squaresvm.models.state import State
+from squaresvm.models.model import Model
 from squaresvm.onnx.graph import Graph
 from squaresvm.onnx.translate import add_classification, add_regression
 from squaresvm.runtime.atomic import replacing
@@ -147,7 +147,7 @@ def _check_model(model: Any) -> None:
         )
 
 
-def _state_and_calibration(model: SquareSVM) -> tuple[State, Calibration | None]:
+def _state_and_calibration(model: SquareSVM) -> tuple[Model, Calibration | None]:
     if not isinstance(model, SquareSVMClassifier):
         return model._current(), None
     try:

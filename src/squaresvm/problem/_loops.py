@@ -194,13 +194,13 @@ def verify_rows(
     hinge: bool,
     curvature: float,
     up: FloatArray,
-) -> tuple[float, float, float, float, float]:
-    """Return the worst row, |beta|_1, sum C (|y| + |f|), and over rows with beta > 0 its sum and their loss.
+) -> tuple[float, float, float, float]:
+    """Return the worst row, |beta|_1, and over rows with beta > 0 its sum and their loss.
 
     `shortfall` is Z'beta - w; `curvature` is 1/A, what h_i has besides K_ii + 1/C_i. Z'beta over rows with
     beta > 0 is added to `up` unless that is empty.
     """
-    worst, size, rounding, sum_up, loss_up = 0.0, 0.0, 0.0, 0.0, 0.0
+    worst, size, sum_up, loss_up = 0.0, 0.0, 0.0, 0.0
     f, away, cost = np.empty(_CHUNK), np.empty(_CHUNK), np.empty(_CHUNK)
     for start in range(0, Z.shape[0], _CHUNK):
         stop = min(start + _CHUNK, Z.shape[0])
@@ -222,7 +222,6 @@ def verify_rows(
             size += abs(beta)
             sum_up += above
             loss_up += above * xi
-            rounding += cost[i - start] * (abs(y[i]) + abs(decision))
             value = abs(away[i - start]) if is_active else 1.0 - y[i] * decision - lead
             most = value if value > most else most
             tight += hinge and is_active and room < lead
@@ -235,7 +234,7 @@ def verify_rows(
                 if xi > 0.0 and y[i] * xi > 0.0:
                     for j in range(up.size):
                         up[j] += cost[i - start] * xi * Z[i, j]
-    return worst, size, rounding, sum_up, loss_up
+    return worst, size, sum_up, loss_up
 
 
 @compiled(fastmath=_FAST)

@@ -90,7 +90,7 @@ def verify(block: RowBlock, task: Verify) -> tuple[FloatArray, Weighing]:
     """Return the worst row, of shape (1,), and sums."""
     at = task.at
     up = np.zeros(block.Z.shape[1] if task.needs_sides else 0)
-    worst, size, rounding, sum_up, loss_up = verify_rows(
+    worst, size, sum_up, loss_up = verify_rows(
         block.Z,
         block.targets[:, 0],
         *_costs(block),
@@ -105,7 +105,6 @@ def verify(block: RowBlock, task: Verify) -> tuple[FloatArray, Weighing]:
     ridge, column = task.centring(block)
     weighing = Weighing(
         np.array([size]),
-        np.array([rounding]),
         above,
         np.array([sum_up]),
         np.array([loss_up]),
