@@ -195,7 +195,8 @@ def _factor_above_one(R: FloatArray) -> FloatArray:
     """Return L, lower triangular, with L L' equal to R but for eigenvalues below one, which become one."""
     values, vectors = np.linalg.eigh(R)
     root = np.sqrt(np.maximum(values, 1.0))
-    return np.asfortranarray(np.linalg.qr((vectors * root).T, mode="r").T)
+    upper: FloatArray = np.asarray(np.linalg.qr((vectors * root).T, mode="r"))
+    return np.asfortranarray(upper.T)
 
 
 class MomentsFactor:
