@@ -11,14 +11,17 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 -m "not slow"
 
 .DEFAULT_GOAL := help
-.PHONY: help test coverage demo docs lint format bench clean
+.PHONY: help test test-everywhere coverage demo docs lint format bench dist clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
 
 test: .venv/stamp-test lint  ## check style, types and layers, then run all tests
 	@echo "== Running the tests"
 	@$(PYTEST)
+
+test-everywhere: .venv/stamp-everywhere  ## numerical tests over BLAS kernels, threads, Pythons, dependencies (CELLS=kernel)
+	@$(BIN)/python tools/everywhere.py $(CELLS)
 
 coverage: .venv/stamp-test  ## run all tests and list the lines that none of them reaches; takes twice as long
 	@$(PYTEST) --cov
@@ -51,14 +54,20 @@ bench: .venv/stamp-demo  ## measure against scikit-learn, one ratio a line (DATA
 	@for script in benchmarks/bench_*.py; do \
 		echo "-- $$script"; SQUARESVM_DATA="$(DATA)" $(BIN)/python "$$script" || exit 1; done
 
+dist: .venv/stamp-release  ## build wheel and source distribution, check both, and test the latter from itself
+	@echo "== Building and checking dist/"
+	@$(BIN)/python tools/distributions.py
+
 clean:  ## remove caches, reports and builds, but not .venv
 	@echo "== Removing caches, reports and builds"
-	@rm -rf build dist docs/_build docs/auto_examples docs/generated .coverage .coverage.* coverage.xml
+	@rm -rf build dist docs/_build docs/auto_examples docs/generated .coverage .coverage.* coverage.xml .everywhere
 	@rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each set of extras, renewed when pyproject.toml changes.
 .venv/stamp-test: EXTRAS := dask,plot,cli,test
+.venv/stamp-everywhere: EXTRAS := dask,plot,cli,test,everywhere
+.venv/stamp-release: EXTRAS := dask,plot,cli,test,release
 .venv/stamp-demo: EXTRAS := plot,cli
 .venv/stamp-docs: EXTRAS := plot,docs
 .venv/stamp-%: pyproject.toml | $(BIN)/python

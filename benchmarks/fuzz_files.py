@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import numpy as np
 
-import forged
 import squaresvm
 from squaresvm.files import History as Requests
 from squaresvm.files import ModelFileError, Record
-from squaresvm.preparation import Category, Number, Preparation
-from squaresvm.tables import TableError, read
+from squaresvm.readers import TableError, read
+from squaresvm.readers.preparation import Category, Number, Preparation
+from support import forged
 
 ODD = [
     None,

@@ -9,13 +9,37 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from squaresvm import lapack
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg import lapack
+from squaresvm.runtime.memory import row_blocks
+from support.parts import PARTS
 
 # The same examples on every run, few enough for each commit. HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.register_profile("search", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part", choices=sorted(PARTS), help="collect one part of the suite only, see tests/support/parts.py"
+    )
+
+
+def pytest_configure(config):
+    part = PARTS.get(config.getoption("--part"), [])
+    missing = set(part) - {path.stem for path in Path(__file__).parent.rglob("test_*.py")}
+    if missing:
+        raise pytest.UsageError(
+            f"tests/support/parts.py names modules that are not there: {', '.join(sorted(missing))}"
+        )
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out what is not in the part that was asked for; its modules are not even imported."""
+    part = PARTS.get(config.getoption("--part"))
+    if part is None or collection_path.is_dir():
+        return None
+    return True if collection_path.stem not in part else None
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from squaresvm._version import __version__
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+from squaresvm.features.nystrom import Nystrom
 from squaresvm.files import load, save
-from squaresvm.nystrom import Nystrom
-from squaresvm.one_vs_one import OneVsOne
-from squaresvm.pruning import prune
-from squaresvm.receipt import Receipt
-from squaresvm.robust import Robust
+from squaresvm.judging.receipt import Receipt
+from squaresvm.judging.robust import Robust
+from squaresvm.meta.one_vs_one import OneVsOne
+from squaresvm.meta.pruning import prune
+from squaresvm.meta.window import Window
 from squaresvm.search import LSSVCCV, LSSVRCV
 from squaresvm.solution import Certificate, Status
-from squaresvm.window import Window
 
 if TYPE_CHECKING:
     from squaresvm.onnx import to_onnx

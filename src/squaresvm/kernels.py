@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import manhattan_distances
 from sklearn.utils.extmath import row_norms
 
-from squaresvm.multiplying import times
+from squaresvm.linalg.products import times
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "scale_gamma"]

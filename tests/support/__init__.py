@@ -1,1 +1,1 @@
-"""What tests share: the extended-precision referee, and histories of requests that it judges."""
+"""What the tests share: the oracle, problems with known optima, histories of requests, forged files."""

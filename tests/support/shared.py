@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import forged
-import oracle
-import problems
+from support import forged, oracle, problems
 
 __all__ = ["forged", "oracle", "problems"]

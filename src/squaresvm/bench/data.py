@@ -13,7 +13,7 @@ import numpy as np
 
 from squaresvm import datasets
 from squaresvm.bench.table import DataSet
-from squaresvm.tables import SparseRows, Table, read
+from squaresvm.readers import SparseRows, Table, read
 from squaresvm.typing import FloatArray
 
 __all__ = ["DataError", "Examples", "Loaded", "MissingDataError", "listed_checksums", "load_data"]

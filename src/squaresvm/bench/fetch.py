@@ -14,11 +14,11 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from squaresvm.atomic import locked, replacing
 from squaresvm.bench.data import DataError, listed_checksums
 from squaresvm.bench.openml import from_openml
 from squaresvm.bench.sources import Source, Sources, load_sources
 from squaresvm.bench.table import PaperTable
+from squaresvm.runtime.atomic import locked, replacing
 
 __all__ = ["FetchError", "fetch_missing"]
 

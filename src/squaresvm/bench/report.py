@@ -10,7 +10,7 @@ from typing import Any
 from squaresvm.bench.judge import agreement
 from squaresvm.bench.plots import curves, regions
 from squaresvm.bench.table import AXES, MEASURES
-from squaresvm.page import page_of, write_atomically
+from squaresvm.pages.page import page_of, write_atomically
 
 __all__ = [
     "curves_of",

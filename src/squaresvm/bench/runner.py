@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from squaresvm._version import __version__
-from squaresvm.atomic import replacing
 from squaresvm.bench.judge import judge
 from squaresvm.bench.peers import METHODS, is_peer
 from squaresvm.bench.table import PaperTable, Row
 from squaresvm.bench.worker import InProcess, Worker
+from squaresvm.runtime.atomic import replacing
 
 __all__ = ["ResultsError", "key_of", "read_results", "run_tables"]
 

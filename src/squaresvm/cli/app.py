@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from threadpoolctl import threadpool_info
 
 from squaresvm._version import __version__
 from squaresvm.cli.bench import bench
@@ -16,7 +19,7 @@ from squaresvm.cli.learn import learn
 from squaresvm.cli.predict import predict
 from squaresvm.cli.train import train
 
-__all__ = ["app"]
+__all__ = ["app", "versions"]
 
 app = typer.Typer(
     name="squaresvm",
@@ -31,11 +34,10 @@ app = typer.Typer(
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    from squaresvm.cli.versions import versions
 
     typer.echo(f"squaresvm {__version__}")
-    for name, version in versions():
-        typer.echo(f"  {name}: {version}")
+    for name, release in versions():
+        typer.echo(f"  {name}: {release}")
     raise typer.Exit
 
 
@@ -53,3 +55,15 @@ def _options(
 
 for command in (train, predict, learn, forget, inspect, bench, demo):
     app.command()(command)
+
+
+def versions() -> list[tuple[str, str]]:
+    """Return names and versions of Python, the core dependencies and the BLAS in use."""
+    import scipy.linalg  # noqa: F401 - loads the BLAS that is to be named
+
+    found = [("Python", platform.python_version())]
+    found += [(name, version(name)) for name in ("numpy", "scipy", "scikit-learn", "numba")]
+    for pool in threadpool_info():
+        if pool["user_api"] == "blas":
+            found.append(("BLAS", f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads"))
+    return found

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from squaresvm.cli.console import AsJson, Teller, counted
 from squaresvm.cli.failures import BadInputError
-from squaresvm.cli.telling import AsJson, Teller, counted
 
 __all__ = ["bench"]
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from squaresvm.cli.console import AsJson, Teller
 from squaresvm.cli.models import check_place
-from squaresvm.cli.telling import AsJson, Teller
 
 __all__ = ["demo"]
 
@@ -18,7 +18,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train, judge, forget and prove on a data set that comes with scikit-learn, and write one HTML page."""
-    from squaresvm.demo import run
+    from squaresvm.pages.demo import run
 
     check_place(output)
     teller = Teller(as_json)

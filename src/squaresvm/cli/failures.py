@@ -10,7 +10,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from squaresvm.files import ModelFileError
-from squaresvm.tables import TableError
+from squaresvm.readers import TableError
 
 __all__ = ["BAD_INPUT", "NOT_CONVERGED", "BadInputError", "Commands"]
 

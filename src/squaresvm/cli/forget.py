@@ -10,11 +10,11 @@ import numpy as np
 import typer
 
 import squaresvm
-from squaresvm.atomic import locked
+from squaresvm.cli.console import AsJson, Teller, facts_of
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import ModelPath, open_model
-from squaresvm.cli.telling import AsJson, Teller, facts_of
 from squaresvm.files import Record, with_columns
+from squaresvm.runtime.atomic import locked
 
 __all__ = ["forget"]
 

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
+from squaresvm.cli.console import AsJson, Teller, columns_of, counted, facts_of
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import ModelPath, check_place, open_model
-from squaresvm.cli.telling import AsJson, Teller, columns_of, counted, facts_of
 from squaresvm.files import Record
-from squaresvm.page import Facts, TableOfRows, render, write_atomically
-from squaresvm.report import Report, examine
+from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
+from squaresvm.pages.report import Report, examine
 
 __all__ = ["inspect"]
 

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 import squaresvm
-from squaresvm.atomic import locked
+from squaresvm.cli.console import AsJson, Teller, counted, facts_of
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import ModelPath, open_model
 from squaresvm.cli.rows import new_rows
-from squaresvm.cli.telling import AsJson, Teller, counted, facts_of
 from squaresvm.cli.train import DATA_HELP
 from squaresvm.files import Record
+from squaresvm.runtime.atomic import locked
 
 __all__ = ["learn"]
 

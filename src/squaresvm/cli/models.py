@@ -10,8 +10,8 @@ import typer
 
 import squaresvm
 from squaresvm.cli.failures import BadInputError
-from squaresvm.estimators.streamed import StreamedState
-from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.requests import Updating
+from squaresvm.models.streamed import StreamedState
 
 __all__ = ["Estimator", "KernelName", "ModelPath", "check_place", "open_model"]
 

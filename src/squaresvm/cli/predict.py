@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from squaresvm.atomic import replacing
+from squaresvm.cli.console import AsJson, Teller
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import ModelPath, check_place, open_model
 from squaresvm.cli.rows import query_rows
-from squaresvm.cli.telling import AsJson, Teller
+from squaresvm.runtime.atomic import replacing
 
 __all__ = ["predict"]
 

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from squaresvm.cli.failures import BadInputError
 from squaresvm.files import Record, with_columns
-from squaresvm.preparation import Preparation
-from squaresvm.tables import Column, SparseRows, Table, TableError, read
+from squaresvm.readers import Column, SparseRows, Table, TableError, read
+from squaresvm.readers.preparation import Preparation
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Data", "new_rows", "query_rows", "training_rows"]

@@ -10,15 +10,15 @@ import numpy as np
 import typer
 
 import squaresvm
-from squaresvm.atomic import locked
-from squaresvm.choose import SOLVERS
+from squaresvm.cli.console import AsJson, Teller, columns_of, counted, facts_of
 from squaresvm.cli.failures import BadInputError
 from squaresvm.cli.models import Estimator, KernelName, check_place
 from squaresvm.cli.rows import Data, TableOptions, training_rows
-from squaresvm.cli.telling import AsJson, Teller, columns_of, counted, facts_of
 from squaresvm.files import History, Record
-from squaresvm.preparation import MISSING_RULES
 from squaresvm.problem import Loss
+from squaresvm.readers.preparation import MISSING_RULES
+from squaresvm.runtime.atomic import locked
+from squaresvm.solvers.choose import SOLVERS
 
 __all__ = ["train"]
 

@@ -29,11 +29,10 @@ from squaresvm.estimators.parameters import (
     check_stopping,
     check_verbose,
 )
-from squaresvm.estimators.state import REQUESTS, Settings, State, make_operator, train, weigh
-from squaresvm.estimators.streamed import StreamedState, fit_source
-from squaresvm.estimators.telling import Teller
-from squaresvm.estimators.writing import check_out, write_blocks
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
+from squaresvm.models.fit_log import Teller
+from squaresvm.models.state import REQUESTS, Settings, State, make_operator, train, weigh
+from squaresvm.models.streamed import StreamedState, fit_source
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Bias, Loss
@@ -41,6 +40,7 @@ from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Block, Source, is_source
+from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["SquareSVM", "refuse_out"]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squaresvm.choose import choose
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.parameters import check_positive
-from squaresvm.estimators.state import REQUESTS, State, check_costs, warn_unless_converged
+from squaresvm.models.state import REQUESTS, State, check_costs, warn_unless_converged
 from squaresvm.problem import Problem
 from squaresvm.solution import Certificate, Solution
+from squaresvm.solvers.choose import choose
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["CPath", "WithCPath"]

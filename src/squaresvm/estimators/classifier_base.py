@@ -13,19 +13,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
-from squaresvm.calibration import Calibration
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.blocks import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
 from squaresvm.estimators.parameters import check_positive
-from squaresvm.estimators.state import REQUESTS, State
-from squaresvm.estimators.updating import Updating
-from squaresvm.estimators.writing import storable
+from squaresvm.estimators.requests import Updating
+from squaresvm.judging.calibration import Calibration
+from squaresvm.judging.leave_one_out import fixed_set
 from squaresvm.kernels import KernelFunction
-from squaresvm.labels import two_labels
-from squaresvm.leave_one_out import fixed_set
+from squaresvm.models.outputs import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
+from squaresvm.models.state import REQUESTS, State
 from squaresvm.rows import Rows
+from squaresvm.rows.labels import two_labels
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
+from squaresvm.streaming.output import storable
 from squaresvm.typing import FloatArray
 
 __all__ = ["SquareSVMClassifier"]

@@ -10,10 +10,10 @@ import numpy as np
 from squaresvm.estimators.c_path import WithCPath
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.parameters import check_flag, check_positive
-from squaresvm.estimators.reweighting import Reweighting
+from squaresvm.estimators.robustness import Reweighting
+from squaresvm.judging.robust import Robust
 from squaresvm.kernels import Kernel, KernelFunction
 from squaresvm.problem import Bias, Loss
-from squaresvm.robust import Robust
 from squaresvm.rows import Rows
 from squaresvm.solvers.base import Solver
 
@@ -63,7 +63,7 @@ class LSSVC(Reweighting, SquareSVMClassifier):
         ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
     robust : int or Robust, default=0
         Rounds in which rows with large residuals lose weight (weighted LS-SVM, Suykens et al. 2002; see
-        :class:`squaresvm.robust.Robust`). The weights are numbers taken once at `fit`: rows learned later
+        :class:`squaresvm.Robust`). The weights are numbers taken once at `fit`: rows learned later
         have their own, rows that are forgotten leave the others' as they are, and `refit` judges all anew.
 
     Attributes

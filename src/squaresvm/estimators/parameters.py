@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from squaresvm.choose import SOLVERS
 from squaresvm.kernels import KERNEL_NAMES
+from squaresvm.solvers.choose import SOLVERS
 
 __all__ = [
     "check_flag",

@@ -15,16 +15,16 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.blocks import DecideOn, Decider, SquaresOn
-from squaresvm.estimators.reweighting import Reweighting
-from squaresvm.estimators.state import REQUESTS, State
-from squaresvm.estimators.updating import Updating
-from squaresvm.intervals import influence, jackknife_plus
+from squaresvm.estimators.requests import Updating
+from squaresvm.estimators.robustness import Reweighting
+from squaresvm.judging.intervals import influence, jackknife_plus
+from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
+from squaresvm.models.state import REQUESTS, State
 from squaresvm.problem import Bias, Loss
-from squaresvm.robust import Robust
 from squaresvm.rows import canonical_csr
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray, Matrix
@@ -68,7 +68,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         ``'auto'`` says what it chose, and why, in ``solver_`` and ``solver_reason_``.
     robust : int or Robust, default=0
         Rounds in which rows with large residuals lose weight (weighted LS-SVM, Suykens et al. 2002; see
-        :class:`squaresvm.robust.Robust`). The weights are numbers taken once at `fit`: rows learned later
+        :class:`squaresvm.Robust`). The weights are numbers taken once at `fit`: rows learned later
         have their own, rows that are forgotten leave the others' as they are, and `refit` judges all anew.
 
     Attributes

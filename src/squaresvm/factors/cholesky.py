@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy.linalg
 
-from squaresvm.blas import multiply_add, product
-from squaresvm.dropping import dropped
-from squaresvm.factors.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.family import Bias
+from squaresvm.linalg.blas import multiply_add, product
+from squaresvm.linalg.definite import lower_root, solve_definite, triangular_inverse
 from squaresvm.operators import KernelStore
+from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from squaresvm.blas import multiply_add
-from squaresvm.factors.jitter import NotPositiveSemidefiniteError
-from squaresvm.lapack import NotPositiveDefiniteError, cholesky_in_place, solve_triangular_in_place
+from squaresvm.linalg.blas import multiply_add
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError
+from squaresvm.linalg.lapack import NotPositiveDefiniteError, cholesky_in_place, solve_triangular_in_place
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["LDLFactor"]
@@ -71,7 +71,7 @@ class LDLFactor:
 
     def remove(self, positions: IntArray) -> IntArray:
         """Switch rows out; return where each row that is left stood before, in the new order."""
-        from squaresvm.factors.compiled import switch_out
+        from squaresvm.factors._loops import switch_out
 
         order = np.arange(self.size)
         last = np.sort(positions)[::-1].astype(np.intp)

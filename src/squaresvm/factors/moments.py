@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.factors.jitter import cholesky_with_jitter
 from squaresvm.family import Bias
-from squaresvm.lapack import solve_triangular_in_place
-from squaresvm.multiplying import gram, times
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg.definite import cholesky_with_jitter
+from squaresvm.linalg.lapack import solve_triangular_in_place
+from squaresvm.linalg.products import gram, times
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Moments", "MomentsFactor"]

@@ -6,16 +6,16 @@ from enum import StrEnum
 
 import numpy as np
 
-from squaresvm.blas import gram_update, symmetric_product
-from squaresvm.factors.jitter import cholesky_with_jitter
-from squaresvm.lapack import (
+from squaresvm.linalg.blas import gram_update, symmetric_product
+from squaresvm.linalg.definite import cholesky_with_jitter
+from squaresvm.linalg.lapack import (
     cholesky_in_place,
     inverse_columns,
     invert_cholesky_in_place,
     solve_triangular_in_place,
 )
 from squaresvm.operators import KernelStore
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["PENDING_LIMIT", "Form", "SlotInverse"]

@@ -71,15 +71,15 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
-from squaresvm.estimators.streamed import StreamedState
-from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.requests import Updating
 from squaresvm.files import container
 from squaresvm.files.columns import with_columns
-from squaresvm.files.errors import ModelFileError
+from squaresvm.files.container import ModelFileError
 from squaresvm.files.history import Event, History
 from squaresvm.files.kinds import check_kind, decode, encode, rows_held
-from squaresvm.preparation import Preparation
-from squaresvm.window import Window
+from squaresvm.meta.window import Window
+from squaresvm.models.streamed import StreamedState
+from squaresvm.readers.preparation import Preparation
 
 __all__ = ["Event", "History", "ModelFileError", "Record", "load", "save", "with_columns"]
 

@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.estimators.state import State
-from squaresvm.estimators.streamed import StreamedState
-from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.requests import Updating
+from squaresvm.models.state import State
+from squaresvm.models.streamed import StreamedState
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["with_columns"]

@@ -1,7 +1,4 @@
-"""The container of a model file: a prefix, a checksum, one JSON object, and plain arrays behind it.
-
-See :mod:`squaresvm.files` for the layout. Nothing here knows what a model is.
-"""
+"""What is wrong with a model file, or with a model that is to become one."""
 
 from __future__ import annotations
 
@@ -19,10 +16,25 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from squaresvm.atomic import replacing
-from squaresvm.files.errors import ModelFileError
+from squaresvm.runtime.atomic import replacing
 
-__all__ = ["VERSION", "read", "write"]
+__all__ = ["VERSION", "ModelFileError", "read", "write"]
+
+
+class ModelFileError(ValueError):
+    """A file that is no model file, or not one that can be trusted; the message is one line.
+
+    Examples
+    --------
+    >>> import squaresvm
+    >>> from squaresvm.files import ModelFileError
+    >>> try:
+    ...     squaresvm.load("pyproject.toml")
+    ... except (ModelFileError, FileNotFoundError) as error:
+    ...     print(len(str(error).splitlines()))
+    1
+    """
+
 
 #: Version of the format that is written, and the newest that is read.
 VERSION = 1

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from squaresvm.calibration import Calibration
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.state import Settings, State, check_costs, find_classes
-from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.requests import Updating
 from squaresvm.factors.packing import unpacked
 from squaresvm.files.arrays import Arrays, decode_ids, decode_labels, decode_matrix, floats_of
 from squaresvm.files.encoding import ESTIMATORS
 from squaresvm.files.parameters import decode_parameters, decode_settings
+from squaresvm.judging.calibration import Calibration
+from squaresvm.models.state import Settings, State, check_costs, find_classes
 from squaresvm.operators import Operator, PrecomputedOperator, ProximalOperator, StoredOperator
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.rows import Rows

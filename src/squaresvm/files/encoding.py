@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.calibration import Calibration
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
-from squaresvm.estimators.state import State
-from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.packing import is_in_order, packed
 from squaresvm.files.arrays import Arrays, encode_ids, encode_labels, encode_matrix
 from squaresvm.files.parameters import encode_parameters, encode_settings
+from squaresvm.judging.calibration import Calibration
+from squaresvm.models.state import State
 from squaresvm.operators import OnDemandOperator, ProximalOperator, StoredOperator
 from squaresvm.problem import Loss
 from squaresvm.rows import Rows

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.features.nystrom import Nystrom
 from squaresvm.files.arrays import Arrays, array_of, decode_matrix, encode_matrix, floats_of
 from squaresvm.files.decoding import decode_names
 from squaresvm.files.encoding import encode_names
@@ -16,7 +17,6 @@ from squaresvm.files.parameters import (
     encode_kernel,
     encode_parameters,
 )
-from squaresvm.nystrom import Nystrom
 
 __all__ = ["decode_features", "encode_features"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from squaresvm.estimators.state import REQUESTS
-from squaresvm.estimators.streamed import StreamedState
+from squaresvm.features.nystrom import Nystrom
 from squaresvm.files.arrays import Arrays
 from squaresvm.files.decoding import decode_estimator, decode_names, decode_settings_of, decode_state
 from squaresvm.files.encoding import ESTIMATORS, encode_model, encode_state
@@ -13,8 +12,9 @@ from squaresvm.files.features import decode_features, encode_features
 from squaresvm.files.pairs import decode_pairs, encode_pairs
 from squaresvm.files.searches import decode_search, encode_search
 from squaresvm.files.streams import decode_stream, encode_stream
-from squaresvm.nystrom import Nystrom
-from squaresvm.one_vs_one import OneVsOne
+from squaresvm.meta.one_vs_one import OneVsOne
+from squaresvm.models.state import REQUESTS
+from squaresvm.models.streamed import StreamedState
 
 __all__ = ["check_kind", "decode", "encode", "rows_held"]
 

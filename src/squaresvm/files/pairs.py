@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.calibration import Calibration
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.files.arrays import Arrays, decode_matrix, encode_matrix, floats_of
 from squaresvm.files.decoding import (
@@ -23,8 +22,9 @@ from squaresvm.files.decoding import (
 from squaresvm.files.encoding import ESTIMATORS, encode_names, encode_rows, encode_solution
 from squaresvm.files.parameters import encode_parameters, encode_settings
 from squaresvm.files.searches import decode_search, encode_search
-from squaresvm.one_vs_one import OneVsOne, check_classes
-from squaresvm.pairs import features_of, for_pair, in_pair
+from squaresvm.judging.calibration import Calibration
+from squaresvm.meta.one_vs_one import OneVsOne, check_classes
+from squaresvm.meta.pairs import features_of, for_pair, in_pair
 from squaresvm.rows import Ids, Rows
 from squaresvm.typing import IntArray, Matrix
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from squaresvm.choose import SOLVERS
-from squaresvm.estimators.state import Settings
+from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KERNEL_NAMES, Kernel
+from squaresvm.models.state import Settings
 from squaresvm.problem import Bias, Loss
-from squaresvm.robust import Robust
 from squaresvm.solvers.base import Solver
+from squaresvm.solvers.choose import SOLVERS
 
 __all__ = [
     "decode_kernel",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from squaresvm.estimators.state import Settings
-from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.requests import Updating
 from squaresvm.files.parameters import number
+from squaresvm.models.state import Settings
 from squaresvm.search.estimators import Searching
-from squaresvm.search.results import SearchResults
+from squaresvm.search.grid import SearchResults
 
 __all__ = ["decode_search", "encode_search"]
 

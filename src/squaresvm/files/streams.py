@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from squaresvm.estimators.state import Settings
-from squaresvm.estimators.streamed import StreamedState, no_rows
 from squaresvm.factors import Moments
 from squaresvm.files.arrays import Arrays, decode_labels, encode_labels, floats_of
 from squaresvm.files.decoding import decode_calibration, decode_solution, decode_solver
 from squaresvm.files.encoding import encode_solution
 from squaresvm.files.parameters import number
+from squaresvm.models.state import Settings
+from squaresvm.models.streamed import StreamedState, no_rows
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Loss
 from squaresvm.solution import Certificate, Status

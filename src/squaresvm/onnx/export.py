@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from squaresvm.calibration import Calibration
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.state import State
+from squaresvm.judging.calibration import Calibration
+from squaresvm.models.state import State
 from squaresvm.onnx.graph import Graph
 from squaresvm.onnx.translate import add_classification, add_regression
 

@@ -5,7 +5,7 @@ part                 operators
 ===================  ========================================================================
 f = k(x, S) beta + b ``MatMul``, ``Exp``, ``Pow``, ``Tanh``; ``Scan`` over columns (laplacian)
 label                ``Greater`` or ``ArgMax``, then ``Gather`` from the classes
-probabilities        leads of :mod:`squaresvm.calibration`, ``Sigmoid``, normalised
+probabilities        leads of :mod:`squaresvm.judging.calibration`, ``Sigmoid``, normalised
 ===================  ========================================================================
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.calibration import Calibration
-from squaresvm.estimators.state import State
+from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import Kernel
+from squaresvm.models.state import State
 from squaresvm.onnx.graph import Graph
 from squaresvm.typing import FloatArray
 
@@ -113,7 +113,7 @@ def _as_labels(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _add_probabilities(graph: Graph, decision: str, best: str, calibration: Calibration) -> str:
-    """Add the map of :class:`squaresvm.calibration.Calibration`, of shape (rows, n_classes)."""
+    """Add the map of :class:`squaresvm.judging.calibration.Calibration`, of shape (rows, n_classes)."""
     n_classes = calibration.above.size
     leads = _add_leads(graph, decision, n_classes)
     above, below = graph.constant(calibration.above), graph.constant(calibration.below)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from squaresvm.operators.base import Operator
 from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.linear import LinearOperator
-from squaresvm.operators.on_demand import OnDemandOperator
+from squaresvm.operators.on_demand import OnDemandOperator, RowCache
 from squaresvm.operators.precomputed import PrecomputedOperator
 from squaresvm.operators.proximal import ProximalOperator
-from squaresvm.operators.row_cache import RowCache
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator

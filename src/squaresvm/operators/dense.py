@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from squaresvm.dropping import dropped
 from squaresvm.kernels import Kernel
-from squaresvm.multiplying import times
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg.products import times
 from squaresvm.operators.stored import StoredOperator
-from squaresvm.pieces import Features, Pieces
+from squaresvm.rows.chunks import Chunks, Features, dropped
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["DenseOperator"]
@@ -21,7 +20,7 @@ class DenseOperator(StoredOperator):
     Parameters
     ----------
     kernel : Kernel
-    X : array or CSR matrix of shape (m, n), or Pieces
+    X : array or CSR matrix of shape (m, n), or Chunks
     """
 
     def __init__(self, kernel: Kernel, X: Features) -> None:
@@ -32,7 +31,7 @@ class DenseOperator(StoredOperator):
     @property
     def X(self) -> Matrix:
         """The rows in one matrix: put together when asked for, where they came in pieces."""
-        return self._rows.whole if isinstance(self._rows, Pieces) else self._rows
+        return self._rows.whole if isinstance(self._rows, Chunks) else self._rows
 
     def _block(self, rows: slice, columns: slice) -> FloatArray:
         return self.kernel(self.X[rows], self.X[columns])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from squaresvm.kernels import Kernel, inner_products
-from squaresvm.multiplying import times
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg.products import times
 from squaresvm.operators.dense import DenseOperator
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LinearOperator"]
+__all__ = ["LinearOperator", "pivoted_features"]
 
 #: Rows whose rounding is computed exactly, by K itself, out of those where a bound is largest.
 _EXACT_ROWS = 16
@@ -95,3 +96,30 @@ class LinearOperator:
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return X Z' coefficients."""
         return times(X, times(self.X.T, coefficients))
+
+
+def pivoted_features(K: FloatArray) -> FloatArray:
+    """Return Z of as many columns as K has rank in floating point, by a Cholesky factor with pivoting.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, m)
+        Positive semidefinite.
+
+    Returns
+    -------
+    ndarray of shape (m, rank)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.operators.linear import pivoted_features
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> Z = pivoted_features(X @ X.T)
+    >>> Z.shape, bool(np.allclose(Z @ Z.T, X @ X.T))
+    ((6, 2), True)
+    """
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(K, lower=1)
+    Z = np.empty((K.shape[0], rank))
+    Z[pivots - 1] = np.tril(factor)[:, :rank]
+    return Z

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from squaresvm.dropping import dropped
-from squaresvm.multiplying import times
+from squaresvm.linalg.products import times
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
-from squaresvm.pieces import Features
+from squaresvm.rows.chunks import Features, dropped
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["PrecomputedOperator", "check_symmetric"]

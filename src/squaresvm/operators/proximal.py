@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from squaresvm.dropping import dropped
-from squaresvm.operators.blocks import row_blocks
 from squaresvm.operators.stored import StoredOperator
-from squaresvm.pieces import Features
+from squaresvm.rows.chunks import Features, dropped
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["ProximalOperator"]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from squaresvm.blas import symmetric_product
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg.blas import symmetric_product
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["KernelStore"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
-from squaresvm.pieces import Features
+from squaresvm.rows.chunks import Features
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["StoredOperator"]

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.state import State
+from squaresvm.models.state import State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

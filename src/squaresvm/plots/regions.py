@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.calibration import lead
 from squaresvm.estimators.parameters import check_integer
-from squaresvm.estimators.state import State
-from squaresvm.estimators.streamed import StreamedState
+from squaresvm.judging.calibration import lead
+from squaresvm.models.state import State
+from squaresvm.models.streamed import StreamedState
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, marker, tint
 from squaresvm.typing import FloatArray, IntArray, Matrix
 

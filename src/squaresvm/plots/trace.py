@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from squaresvm.plots.canvas import check_model, colour, line_style, make_axes, panel_below
-from squaresvm.solvers.monitor import Progress
+from squaresvm.solvers.base import Progress
 from squaresvm.typing import FloatArray
 
 if TYPE_CHECKING:

@@ -10,18 +10,17 @@ import numpy as np
 
 from squaresvm.estimators import LSSVC, LSSVR
 from squaresvm.estimators.parameters import check_integer
-from squaresvm.estimators.state import Settings, check_costs, encode, features, find_classes
-from squaresvm.estimators.updating import Updating
+from squaresvm.estimators.requests import Updating
+from squaresvm.judging.receipt import Receipt
+from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
-from squaresvm.receipt import Receipt
-from squaresvm.robust import Robust
+from squaresvm.models.state import Settings, check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
 from squaresvm.search.families import HAVE_GAMMA, KernelFamily
-from squaresvm.search.grid import check_values, default_Cs, default_gammas
+from squaresvm.search.grid import SearchResults, check_values, default_Cs, default_gammas
 from squaresvm.search.paths import KernelPath, LinearPath, Path
-from squaresvm.search.results import SearchResults
+from squaresvm.search.rounds import Search
 from squaresvm.search.scoring import Judge, check_scoring
-from squaresvm.search.searching import Search
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix

@@ -22,10 +22,10 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from squaresvm.blas import product
 from squaresvm.factors import Moments
-from squaresvm.lapack import tridiagonalise_in_place
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg.blas import product
+from squaresvm.linalg.lapack import tridiagonalise_in_place
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["KernelPath", "LinearPath", "Path"]

@@ -16,11 +16,10 @@ Examples
 from __future__ import annotations
 
 from squaresvm.solvers.active_set import ActiveSet
-from squaresvm.solvers.base import Solver
+from squaresvm.solvers.base import Progress, Solver
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
 from squaresvm.solvers.direct import Direct
 from squaresvm.solvers.lagrangian import Lagrangian
-from squaresvm.solvers.monitor import Progress
 from squaresvm.solvers.newton import Newton
 from squaresvm.solvers.penalty_flow import PenaltyFlow
 from squaresvm.solvers.sesqui_smo import SesquiSmo

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from squaresvm.operators import LinearOperator, RowCache
-from squaresvm.operators.low_rank import pivoted_features
+from squaresvm.operators.linear import pivoted_features
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.base import Callback, Monitor, check_callback, check_choice, check_count
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.line_search import minimise_on_line
-from squaresvm.solvers.monitor import Callback, Monitor
 from squaresvm.solvers.newton import search
-from squaresvm.solvers.options import check_callback, check_choice, check_count
 from squaresvm.solvers.sesqui_smo import BoundedDescent
 from squaresvm.solvers.switched import SwitchedSystem
 from squaresvm.typing import BoolArray, FloatArray
@@ -349,7 +348,7 @@ def _coordinate_start(problem: Problem) -> Solution | None:
         return None
     if problem.operator.full() is None:
         return None
-    from squaresvm.solvers import compiled
+    from squaresvm.solvers import _smo_loops
 
     rows = RowCache(problem.operator, 0)
     y = np.ascontiguousarray(problem.targets[:, 0])
@@ -360,7 +359,7 @@ def _coordinate_start(problem: Problem) -> Solution | None:
         return Solution(beta=search.beta[:, None], bias=np.array([search.bias]))
     beta, gradient, ridge = np.zeros(y.size), -y, problem.ridge
     h = problem.operator.diagonal() + ridge
-    compiled.pairwise_updates(
+    _smo_loops.pairwise_updates(
         rows.values, rows.stride, rows.place, h, ridge, 0.0, y, beta, gradient, _COORDINATE_TOL, limit
     )
     used = beta != 0

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import time
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
 
 from squaresvm.problem import Problem
 from squaresvm.solution import Solution
 
-__all__ = ["Solver"]
+__all__ = [
+    "Callback",
+    "Monitor",
+    "Progress",
+    "Solver",
+    "check_between",
+    "check_callback",
+    "check_choice",
+    "check_count",
+    "check_memory",
+]
 
 
 class Solver(Protocol):
@@ -32,3 +47,129 @@ class Solver(Protocol):
     ) -> Solution:
         """Return a solution; from `start`, where one is given and of use."""
         ...
+
+
+def check_between(name: str, value: Any, low: float, high: float = np.inf) -> float:
+    """Return `value` as a float if low < value < high."""
+    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not number or not low < value < high:
+        bound = f"greater than {low:g}" if high == np.inf else f"between {low:g} and {high:g}, both excluded"
+        raise ValueError(f"{name} must be a number {bound}; got {value!r}")
+    return float(value)
+
+
+def check_count(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return `value` if it is an integer of at least `low`, and at most `high` where that is given."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
+    if not whole or value < low or (high is not None and value > high):
+        bound = f"of at least {low}" if high is None else f"between {low} and {high}"
+        raise ValueError(f"{name} must be an integer {bound}; got {value!r}")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise a ValueError unless `value` is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def check_callback(callback: Any, trace: Any) -> None:
+    """Raise a ValueError unless both are usable."""
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a callable or None; got {callback!r}")
+    if not isinstance(trace, bool | np.bool_):
+        raise ValueError(f"trace must be True or False; got {trace!r}")
+
+
+def check_memory(memory: Any) -> int:
+    """Return the bytes that kernel rows may take."""
+    return check_count("memory", memory, 1)
+
+
+class Progress(NamedTuple):
+    """Where a solver stands after an iteration: what callbacks are told, and what a trace consists of.
+
+    Every solver that iterates takes ``callback=``, which is called with one of these after each iteration
+    and stops the search by returning True, and ``trace=True``, which keeps them all in ``trace_`` of the
+    estimator.
+
+    Parameters
+    ----------
+    iteration : int
+        Counted from 1, anew for each column of targets.
+    objective : float
+        Primal objective of the iterate.
+    residual : float
+        Residual of the iterate, as the certificate measures it, in the solver's own arithmetic.
+    seconds : float
+        Since the solver started.
+    balance : float
+        1'beta, that is lambda'y of the papers: what a free bias asks to vanish.
+    column : int
+        Which column of targets.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LSSVC
+    >>> from squaresvm.solvers import Sumt
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LSSVC(solver=Sumt(trace=True)).fit(X, y == 0)
+    >>> [entry.iteration for entry in model.trace_] == list(range(1, model.n_iter_ + 1))
+    True
+    >>> abs(model.trace_[-1].balance) < abs(model.trace_[0].balance)
+    True
+    """
+
+    iteration: int
+    objective: float
+    residual: float
+    seconds: float
+    balance: float
+    column: int
+
+
+#: Called after each iteration; the solver stops where it returns True.
+Callback: TypeAlias = Callable[[Progress], bool | None]
+
+
+class Monitor:
+    """Keeps the trace where one was asked for, and asks the callback whether to stop.
+
+    Parameters
+    ----------
+    callback : callable, optional
+    trace : bool, default=False
+
+    Attributes
+    ----------
+    stopped : bool
+        Whether the callback has asked to stop.
+    """
+
+    def __init__(self, callback: Callback | None = None, trace: bool = False) -> None:
+        self.stopped = False
+        self.column = 0
+        self._callback = callback
+        self._kept: list[Progress] | None = [] if trace else None
+        self._started = time.perf_counter()
+
+    @property
+    def listens(self) -> bool:
+        """Whether anybody wants to know: else objectives need not be computed."""
+        return self._callback is not None or self._kept is not None
+
+    @property
+    def trace(self) -> tuple[Progress, ...] | None:
+        """What was told so far; None where no trace was asked for."""
+        return None if self._kept is None else tuple(self._kept)
+
+    def tell(self, iteration: int, objective: float, residual: float, balance: float = 0.0) -> bool:
+        """Note an iteration; return whether to stop."""
+        seconds = time.perf_counter() - self._started
+        progress = Progress(iteration, objective, residual, seconds, balance, self.column)
+        if self._kept is not None:
+            self._kept.append(progress)
+        if self._callback is not None and self._callback(progress):
+            self.stopped = True
+        return self.stopped

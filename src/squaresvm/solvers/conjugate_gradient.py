@@ -8,10 +8,9 @@ import numpy as np
 
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.base import Callback, Monitor, check_callback, check_count, check_memory
 from squaresvm.solvers.kernel_system import KernelSystem
-from squaresvm.solvers.monitor import Callback, Monitor
 from squaresvm.solvers.newton_cg import search_active_sets
-from squaresvm.solvers.options import check_callback, check_count, check_memory
 from squaresvm.typing import FloatArray
 
 __all__ = ["ConjugateGradient"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Problem
 from squaresvm.typing import FloatArray, IntArray
@@ -15,9 +15,11 @@ __all__ = [
     "INDEFINITE",
     "MAX_SWEEPS",
     "MEMORY",
+    "Crawling",
     "Descent",
     "Extrapolation",
     "beside_diagonal",
+    "conjugate_steps",
     "first_steps",
     "next_rows",
 ]
@@ -38,6 +40,10 @@ INDEFINITE = (
 
 #: Steps of all multipliers at once, before single updates.
 _FIRST_STEPS = 3
+#: Single updates crawl where this many sweeps leave more than this share of the residual.
+_PATIENCE, _LEFT = 30, 0.1
+#: Conjugate steps, each of which costs what a sweep does, before single updates have their turn again.
+_CONJUGATE_STEPS = 200
 #: Rows by which K is told to be close to its diagonal.
 _LOOKED_AT = 9
 #: Changes of the gradient, per root of the number of rows, that may be rounding.
@@ -106,13 +112,37 @@ def first_steps(
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield where conjugate steps from the origin, all multipliers at once, lead to, and the gradient there.
 
-    Along the reciprocals of the diagonal, and of exact length. Where K is close to its diagonal, they are
-    worth a sweep of single updates, and cost what a few of those do.
+    Along the reciprocals of the diagonal. Where K is close to its diagonal, they are worth a sweep of single
+    updates, and cost what a few of those do.
+    """
+    return conjugate_steps(gradient, inverse_h, product, _FIRST_STEPS)
+
+
+def conjugate_steps(
+    gradient: FloatArray,
+    scales: FloatArray,
+    product: Callable[[FloatArray], FloatArray],
+    count: int = _CONJUGATE_STEPS,
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield how far conjugate steps of exact length have come, and the gradient there.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (m,)
+        Where they begin.
+    scales : ndarray of shape (m,)
+        Of each multiplier: the steps go along the gradient times these, so that a 0 keeps a multiplier where
+        it is. With C_i, the reciprocals of the ridge, all of H but K becomes the identity: a K of rank r then
+        needs r + 1 steps, whatever the costs are, where single updates need sweeps by the hundred.
+    product : callable
+        Of the matrix with a vector.
+    count : int
+        Most steps.
     """
     beta = way = np.zeros(gradient.size)
     before = 0.0
-    for _ in range(_FIRST_STEPS):
-        scaled = -inverse_h * gradient
+    for _ in range(count):
+        scaled = -scales * gradient
         slope = float(-gradient @ scaled)
         way = scaled + (slope / before) * way if before else scaled
         moved = product(way)
@@ -122,6 +152,30 @@ def first_steps(
         beta, gradient = beta + (slope / curvature) * way, gradient + (slope / curvature) * moved
         yield beta, gradient
         before = slope
+
+
+class Crawling:
+    """Tells, sweep by sweep, whether single updates get anywhere.
+
+    Parameters
+    ----------
+    patience : int, default=30
+        Sweeps over which the residual has to fall to a tenth.
+    """
+
+    def __init__(self, patience: int = _PATIENCE) -> None:
+        self._patience = patience
+        self._residuals: list[float] = []
+
+    def after(self, residual: float) -> bool:
+        """Note the residual after a sweep; return whether the last ones crawled, and begin anew if so."""
+        self._residuals.append(residual)
+        if len(self._residuals) <= self._patience:
+            return False
+        crawls = residual > _LEFT * self._residuals.pop(0)
+        if crawls:
+            self._residuals.clear()
+        return crawls
 
 
 class Descent:
@@ -161,9 +215,10 @@ class Descent:
         h = problem.operator.diagonal() + self.ridge + shift - drift
         if not np.all(h > 0):
             raise NotPositiveSemidefiniteError(INDEFINITE)
-        # The paper's cached reciprocals.
+        # The denominators of (31), as reciprocals: with shift = 1/A they are those of Q_kk in (21).
         self._inverse_h = 1.0 / h
         self._plane = Extrapolation()
+        self._crawling = Crawling()
         self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
         if not beta.any() and beside_diagonal(rows, self._inverse_h) < 1.0:
@@ -176,6 +231,7 @@ class Descent:
         return product + self.shift @ beta - self.drift * beta.sum()
 
     def _exact_gradient(self) -> FloatArray:
+        # What (18) asks to vanish, times y.
         return self._product(self.beta) - self.target
 
     def _begin(self) -> None:
@@ -200,7 +256,7 @@ class Descent:
         """
         refreshes = 0
         while self.sweeps < max_sweeps:
-            if self.residual <= tol:
+            if self.residual <= tol:  # Step 2 of 2SMO: (18) holds for all.
                 if self._is_exact:
                     return True
                 if refreshes == _REFRESHES:
@@ -211,21 +267,24 @@ class Descent:
                 self._plane.clear()
                 continue
             self._is_exact = False
-            self._sweep(tol)
+            self._sweep(tol)  # Steps 1 and 3.
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError(INDEFINITE)
             if self.residual > tol:
                 self._extrapolate()
             if watch is not None and watch():
                 return False
+            crawls = self._crawling.after(self.residual)
+            if crawls and self._conjugate(tol, max_sweeps, watch):
+                return False
         return self.residual <= tol
 
     def _sweep(self, tol: float) -> None:
-        from squaresvm.solvers import compiled
+        from squaresvm.solvers import _smo_loops
 
         rows, m, left = self.rows, self.beta.size, self.beta.size
         while left > 0:
-            done, missing = compiled.two_updates(
+            done, missing = _smo_loops.two_updates(
                 rows.values,
                 rows.stride,
                 rows.place,
@@ -244,6 +303,19 @@ class Descent:
                 break
             rows.fetch(next_rows(np.abs(self.gradient), rows, missing), np.array([missing]))
         self.sweeps += 1 if left < m else 0
+
+    def _conjugate(self, tol: float, max_sweeps: int, watch: Callable[[], bool] | None) -> bool:
+        """Move all multipliers at once, along conjugate ways, as far as `tol`; return whether to stop."""
+        begun, count = self.beta.copy(), min(_CONJUGATE_STEPS, max_sweeps - self.sweeps)
+        for way, gradient in conjugate_steps(self.gradient, 1.0 / self.ridge, self._product, count):
+            self.beta[:], self.gradient = begun + way, gradient
+            self.sweeps += 1
+            if watch is not None and watch():
+                return True
+            if self.residual <= tol:
+                break
+        self._plane.clear()
+        return False
 
     def _extrapolate(self) -> None:
         step = self._plane.step(self.beta, self.gradient)

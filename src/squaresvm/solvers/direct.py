@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from squaresvm.factors import CholeskyFactor, MomentsFactor
-from squaresvm.linear import LinearProblem
-from squaresvm.operators.threads import threads_for_blas
 from squaresvm.problem import Loss, Problem
+from squaresvm.problem.linear import LinearProblem
+from squaresvm.runtime.threads import threads_for_blas
 from squaresvm.solution import Solution
 
 __all__ = ["Direct", "by_sums", "from_sums"]

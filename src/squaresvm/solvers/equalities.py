@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor
-from squaresvm.multiplying import times
+from squaresvm.linalg.products import times
 from squaresvm.operators import SubsetOperator
 from squaresvm.problem import Problem
 from squaresvm.solution import Solution

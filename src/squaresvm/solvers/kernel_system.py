@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import SingleKernel
-from squaresvm.operators.on_demand import available_memory
-from squaresvm.operators.threads import threads_for_blas
 from squaresvm.problem import Problem
+from squaresvm.runtime.memory import available_memory
+from squaresvm.runtime.threads import threads_for_blas
 from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.preconditioner import (
     Preconditioner,

@@ -9,12 +9,11 @@ from typing import Protocol
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
-from squaresvm.multiplying import times
-from squaresvm.operators.blocks import row_blocks
+from squaresvm.linalg.products import times
 from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_between, check_callback, check_choice
+from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback, check_choice
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Lagrangian"]

@@ -9,18 +9,17 @@ from typing import TypeAlias
 import numpy as np
 
 from squaresvm.family import Loss
-from squaresvm.linear import LinearProblem, MemoryPieces, Point
-from squaresvm.linear.products import is_wide
-from squaresvm.multiplying import times
-from squaresvm.operators.threads import threads_for_blas
+from squaresvm.linalg.products import times
 from squaresvm.problem import Problem
+from squaresvm.problem.linear import LinearProblem, Point
+from squaresvm.problem.products import is_wide
+from squaresvm.problem.runners import MemoryRunner
+from squaresvm.runtime.threads import threads_for_blas
 from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.base import Callback, Monitor, check_callback
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.newton_hessian import Hessian, Step
-from squaresvm.solvers.newton_moments import FormedHessian
+from squaresvm.solvers.newton_hessian import FormedHessian, Hessian, Step
 from squaresvm.solvers.newton_products import ProductHessian
-from squaresvm.solvers.options import check_callback
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Newton", "search"]
@@ -189,22 +188,22 @@ class _Way:
 
 def _first(problem: LinearProblem, start: Solution | None, keep: Keep | None = None) -> _Way:
     """Return the point to start from: the optimum of a sample, where there are many rows."""
-    n, k = problem.pieces.n_features, problem.pieces.n_columns
+    n, k = problem.runner.n_features, problem.runner.n_columns
     if start is not None:
         assert start.primal is not None
         return _begun(problem, start.primal, start.bias)
     sample = None
     # With many features, rows that are enough of them are no sample any more.
     if problem.loss is Loss.SQUARED_HINGE and not is_wide(n):
-        sample = problem.pieces.sample(max(_LEAST_SAMPLE, _SAMPLE_A_FEATURE * n))
+        sample = problem.runner.sample(max(_LEAST_SAMPLE, _SAMPLE_A_FEATURE * n))
     if sample is None:
         return _begun(problem, np.zeros((n, k)), np.zeros(k))
-    pieces = MemoryPieces(sample.Z, sample.targets, sample.costs, sample.compiled)
-    small = LinearProblem(pieces, problem.loss, problem.bias, problem.scale)
+    runner = MemoryRunner(sample.Z, sample.targets, sample.costs, sample.compiled)
+    small = LinearProblem(runner, problem.loss, problem.bias, problem.scale)
     found = _descend(small, _first(small, None), _ROUGH, _MAX_ITER, Monitor())
     if keep is not None:
         keep(found.point.w, found.point.b)
-    every = _THINNED if problem.pieces.passes_are_cheap else 1
+    every = _THINNED if problem.runner.passes_are_cheap else 1
     return _begun(problem, found.point.w, found.point.b, every)
 
 
@@ -212,7 +211,7 @@ def _begun(problem: LinearProblem, w: FloatArray, b: FloatArray, every: int = 1)
     """Return the way that begins at a point; its Hessian is formed unless there are many features."""
     point: Point
     hessian: Hessian
-    if is_wide(problem.pieces.n_features):
+    if is_wide(problem.runner.n_features):
         point, hessian = ProductHessian.at(problem, w, b)
     else:
         point, hessian = FormedHessian.at(problem, w, b, every)

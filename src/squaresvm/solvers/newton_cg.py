@@ -8,9 +8,9 @@ import numpy as np
 
 from squaresvm.problem import Problem
 from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.base import Monitor
 from squaresvm.solvers.kernel_system import KernelSystem
 from squaresvm.solvers.line_search import minimise_on_line
-from squaresvm.solvers.monitor import Monitor
 from squaresvm.solvers.preconditioner import Preconditioner
 from squaresvm.typing import BoolArray, FloatArray
 

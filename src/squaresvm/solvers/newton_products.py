@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from squaresvm.family import Loss
-from squaresvm.linear import LinearProblem, Point
-from squaresvm.linear.passes import in_float64
-from squaresvm.linear.products import Outline, Sides, squared
-from squaresvm.multiplying import times
+from squaresvm.linalg.products import times
+from squaresvm.problem.linear import LinearProblem, Point
+from squaresvm.problem.passes import in_float64
+from squaresvm.problem.products import Outline, Sides, squared
 from squaresvm.solvers.newton_hessian import Step
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
@@ -31,7 +31,7 @@ _ROUGHLY, _MOST = 0.02, 0.99
 
 @dataclass(frozen=True, eq=False)
 class ProductHessian:
-    """The Hessian of each column with the bias eliminated, R of (4) in `squaresvm.linear.products`.
+    """The Hessian of each column with the bias eliminated, R of (4) in `squaresvm.problem.products`.
 
     Parameters
     ----------

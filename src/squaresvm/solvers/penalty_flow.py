@@ -9,8 +9,7 @@ import numpy as np
 from squaresvm.factors import CholeskyFactor
 from squaresvm.problem import Bias, Loss, Problem, columns_of
 from squaresvm.solution import Solution
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_between, check_callback
+from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback
 from squaresvm.solvers.two_smo import column_start, ended, tell
 from squaresvm.typing import FloatArray
 
@@ -130,15 +129,15 @@ class PenaltyFlow:
             iteration += 1
             v = factor.bordered((y + beta / tau)[:, None])[0][:, 0]
             wanted = float(v.sum() / u.sum())
-            s = min(max(wanted, -penalty), penalty)
-            new = v - s * u
+            s = min(max(wanted, -penalty), penalty)  # beta sgn(r) of (45), r = 1'beta of (46).
+            new = v - s * u  # An implicit step of (45).
             new -= u * (new.sum() / u.sum()) if s == wanted else 0.0  # What rounding left of 1'beta.
             # H new + s - y = (beta - new) / tau, by the step's own equation.
             defect, beta = (beta - new) / tau, new
             tell(problem, beta, s, defect, iteration, monitor)
             if float(np.abs(defect).max()) <= tol * scale:
                 if abs(float(beta.sum())) > tol * float(np.abs(beta).sum()):
-                    penalty *= 2.0  # At rest, and not on 1'beta = 0.
+                    penalty *= 2.0  # At rest, and not on (40), 1'beta = 0: (44) was not exact.
                     continue
                 reached = self._holds(problem, beta, s, tol)
         return ended(beta, s, max(iteration, 1), reached, monitor)

@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 import scipy.linalg
 
-from squaresvm.blas import gram_update
-from squaresvm.operators.threads import on_threads, thread_count
+from squaresvm.linalg.blas import gram_update
 from squaresvm.problem import Problem
+from squaresvm.runtime.threads import on_threads, thread_count
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = [

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squaresvm.factors.jitter import NotPositiveSemidefiniteError
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Solution
+from squaresvm.solvers.base import Callback, Monitor, check_callback, check_memory
 from squaresvm.solvers.descent import (
     INDEFINITE,
     MAX_SWEEPS,
     MEMORY,
+    Crawling,
     Extrapolation,
     beside_diagonal,
+    conjugate_steps,
     first_steps,
     next_rows,
 )
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_callback, check_memory
 from squaresvm.solvers.two_smo import column_start, ended, tell
 from squaresvm.typing import FloatArray
 
@@ -32,6 +33,11 @@ _SMALL_A = 0.3
 #: An extrapolation is given up where it would push more than this share of the rows across their bound.
 _CLIPPED = 0.1
 _REFRESHES = 10
+#: Sweeps that are given single updates once they have crawled.
+_SHORT_PATIENCE = 3
+#: Conjugate steps before single updates have their turn again, or until the violation of the support vectors
+#: is this share of that of the rows at their bound.
+_CONJUGATE_STEPS, _SETTLED = 200, 0.1
 #: Length of a step that is meant to go beyond the minimum, where rows depend on each other by K alone, and
 #: where 1/A is more than this share of the diagonal; and sweeps with such steps. Whoever has not come to an
 #: end by then depends on extrapolation, for which sweeps should be alike.
@@ -72,8 +78,10 @@ class SesquiSmo:
     to its diagonal, three steps of all multipliers at once come first, as long as they keep within the
     bounds. Where it is far from it, steps of the first sweeps go beyond the minimum, by a quarter or, where A
     is small too, by two fifths: where rows depend on each other, that saves a quarter to a third of them.
+    Where single updates crawl, as 2SMO's do at a K of low rank and a large C, conjugate steps of the support
+    vectors take turns with them.
 
-    An iteration is a sweep: as many updates as there are rows.
+    An iteration is a sweep, of as many updates as there are rows, or a conjugate step, which costs the same.
 
     Examples
     --------
@@ -151,9 +159,10 @@ class BoundedDescent:
         self._bare = problem.operator.diagonal() + self.ridge
         if not np.all(self._bare > 0):
             raise NotPositiveSemidefiniteError(INDEFINITE)
-        self.h = self._bare + self._inverse_A
+        self.h = self._bare + self._inverse_A  # Q_kk of (21), the denominator of (31).
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
         self._plane = Extrapolation()
+        self._crawling = Crawling()
         self.gradient = self._exact_gradient() if self.beta.any() else -self.y
         self._beside = beside_diagonal(rows, 1.0 / self.h)
         if not self.beta.any() and self._beside < 1.0:
@@ -161,7 +170,7 @@ class BoundedDescent:
 
     @property
     def bias(self) -> float:
-        """The bias, 1'beta / A."""
+        """The bias, 1'beta / A, by (16)."""
         return self._inverse_A * float(self.beta.sum())
 
     def _product(self, beta: FloatArray) -> FloatArray:
@@ -180,7 +189,7 @@ class BoundedDescent:
 
     @property
     def violation(self) -> FloatArray:
-        """Violation of each row, as the certificate measures it."""
+        """Violation of (34) or (35) by each row, as the certificate measures it."""
         return np.abs(np.minimum(self.h * self.y * self.beta, self.y * self.gradient))
 
     def run(self, tol: float, max_sweeps: int, watch: Callable[[], bool]) -> bool:
@@ -202,6 +211,10 @@ class BoundedDescent:
                 self._extrapolate()
             if watch():
                 return False
+            violation = float(self.violation.max())
+            crawls = violation > tol and self._crawling.after(violation)
+            if crawls and self._conjugate(tol, max_sweeps, watch):
+                return False
         return bool(self.violation.max() <= tol)
 
     def _sweep(self, tol: float) -> None:
@@ -219,11 +232,11 @@ class BoundedDescent:
         self.sweeps += 1
 
     def _single_updates(self, tol: float, count: int) -> tuple[int, int]:
-        from squaresvm.solvers import compiled
+        from squaresvm.solvers import _smo_loops
 
         rows = self.rows
         reach = self.h * self.y * self.beta
-        done, missing = compiled.sesqui_updates(
+        done, missing = _smo_loops.sesqui_updates(
             rows.values,
             rows.stride,
             rows.place,
@@ -251,11 +264,11 @@ class BoundedDescent:
         return (_BEYOND_BY_BIAS if by_bias else _BEYOND) / self.h
 
     def _pair_updates(self, tol: float, count: int) -> int:
-        from squaresvm.solvers import compiled
+        from squaresvm.solvers import _smo_loops
 
         rows, left = self.rows, count
         while left > 0:
-            done, up, down = compiled.pairwise_updates(
+            done, up, down = _smo_loops.pairwise_updates(
                 rows.values,
                 rows.stride,
                 rows.place,
@@ -278,18 +291,74 @@ class BoundedDescent:
         return count - left
 
     def _extrapolate(self) -> None:
-        """Go to the minimum over the plane of the last points, clipped, if the objective falls."""
+        """Go to the minimum over the plane of the last points, if that is downhill."""
         step = self._plane.step(self.beta, self.gradient)
-        if step is None:
-            return
-        beta, gradient = self.beta + step[0], self.gradient + step[1]
+        if step is not None:
+            self._moved(*step)
+
+    def _moved(self, way: FloatArray, change: FloatArray) -> bool:
+        """Move by `way`, clipped at the bounds, if few rows are clipped and the objective falls.
+
+        `change` is that of the gradient along the whole way.
+        """
+        beta, gradient = self.beta + way, self.gradient + change
         clipped = np.where(self.y * beta > 0, beta, 0.0)
         back = clipped - beta
         moved = np.flatnonzero(back)
         if moved.size > _CLIPPED * beta.size:
-            return
+            return False
         if moved.size:
             gradient += self.problem.operator.block(np.arange(beta.size), moved) @ back[moved]
             gradient += self.ridge * back + self._inverse_A * back.sum()
-        if clipped @ (gradient - self.y) < self.beta @ (self.gradient - self.y):
-            self.beta, self.gradient = clipped, gradient
+        if not clipped @ (gradient - self.y) < self.beta @ (self.gradient - self.y):
+            return False
+        self.beta, self.gradient = clipped, gradient
+        return True
+
+    def _conjugate(self, tol: float, max_sweeps: int, watch: Callable[[], bool]) -> bool:
+        """Move all support vectors at once, along conjugate ways; return whether to stop.
+
+        Where one meets its bound, it stays there, and the others begin anew; where rows at their bound
+        violate more than the support vectors do, it is the turn of single updates, which set them free.
+        """
+        last, moved = min(max_sweeps, self.sweeps + _CONJUGATE_STEPS), True
+        while moved and self.sweeps < last and not self._is_settled(tol):
+            moved = self._along_face(last - self.sweeps, tol)
+            if watch():
+                return True
+        self._plane.clear()
+        self._crawling = Crawling(_SHORT_PATIENCE)
+        return False
+
+    def _is_settled(self, tol: float) -> bool:
+        """Return whether the support vectors violate little, compared with the rows at their bound."""
+        free = self.y * self.beta > 0
+        inside = np.abs(self.gradient[free]).max(initial=0.0)
+        outside = np.maximum(0.0, -self.y * self.gradient)[~free].max(initial=0.0)
+        return bool(inside <= max(0.5 * tol, _SETTLED * outside))
+
+    def _along_face(self, count: int, tol: float) -> bool:
+        """Take conjugate steps of the support vectors until one meets its bound; return whether any moved."""
+        free, begun, before = self.y * self.beta > 0, self.beta, self.sweeps
+        scales = np.where(free, 1.0 / self.ridge, 0.0)
+        for way, gradient in conjugate_steps(self.gradient, scales, self._product, count):
+            self.sweeps += 1
+            step, change = begun + way - self.beta, gradient - self.gradient
+            if np.any(self.y * (begun + way) < 0.0):
+                if not self._moved(step, change):
+                    self._to_the_bound(step, change)
+                break
+            self.beta, self.gradient = begun + way, gradient
+            if self._is_settled(tol):
+                break
+        return self.sweeps > before
+
+    def _to_the_bound(self, step: FloatArray, change: FloatArray) -> None:
+        """Go along a step as far as the first row that meets its bound."""
+        inwards = np.flatnonzero(self.y * step < 0.0)
+        shares = -self.beta[inwards] / step[inwards]
+        share = float(shares.min())
+        beta = self.beta + share * step
+        beta[inwards[shares == share]] = 0.0
+        self.beta = np.where(self.y * beta > 0, beta, 0.0)
+        self.gradient = self.gradient + share * change

@@ -9,9 +9,8 @@ import numpy as np
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Solution
+from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback, check_memory
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_between, check_callback, check_memory
 from squaresvm.solvers.two_smo import column_start, ended, tell
 from squaresvm.typing import FloatArray
 
@@ -126,6 +125,7 @@ class _Search:
         y = problem.targets[:, 0]
         self._problem = problem
         self._sums = sums
+        # (58) at alpha = 0, by its symmetric part (60): W_ij = P_ij + slope_i - share_j; and d of (53).
         self._slope = penalty - share
         self._descent = Descent(problem, rows, y - y.mean(), start.copy(), self._slope, share)
 
@@ -152,7 +152,7 @@ class _Search:
             if monitor.stopped or not descent.run(enough, limit, watch):
                 break
             beta = descent.beta
-            balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())
+            balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())  # (40)
             reached = balanced and float(np.abs(self._rows).max()) <= tol * scale
             if reached:
                 break

@@ -9,9 +9,8 @@ import numpy as np
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem, columns_of
 from squaresvm.solution import Solution
+from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback, check_memory
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.monitor import Callback, Monitor
-from squaresvm.solvers.options import check_between, check_callback, check_memory
 from squaresvm.solvers.two_smo import BiasApart, column_start, ended, tell
 
 __all__ = ["Sumt"]
@@ -104,10 +103,10 @@ class Sumt:
         while iteration < limit and not reached and not monitor.stopped:
             A *= 1.0 if iteration == 0 else self.rho  # Step 4.
             iteration += 1
-            solved = search.run(A, tol * scale, MAX_SWEEPS, Monitor())
+            solved = search.run(A, tol * scale, MAX_SWEEPS, Monitor())  # Step 2: (42), alpha_p = 1/(2A).
             beta, b = search.at(A)
             tell(problem, beta, b, search.gradient(b), iteration, monitor)
-            # Step 3: 1'beta by the certificate's measure, relative to |beta|_1.
+            # Step 3: (40), 1'beta = 0, by the certificate's measure, relative to |beta|_1.
             balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())
             reached = solved and balanced
             if not solved or A < _LEAST_A:

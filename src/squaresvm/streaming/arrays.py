@@ -12,10 +12,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from squaresvm.rows import canonical_csr
+from squaresvm.runtime.threads import in_order
 from squaresvm.streaming.checks import as_matrix, checked_block, float_type, rows_per_block
-from squaresvm.streaming.place import Place, named
-from squaresvm.streaming.source import Block
-from squaresvm.streaming.threads import in_order
+from squaresvm.streaming.source import Block, Place, named
 from squaresvm.typing import Matrix
 
 __all__ = ["ArraySource"]

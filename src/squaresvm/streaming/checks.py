@@ -11,8 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from squaresvm.rows import canonical_csr
-from squaresvm.streaming.place import Place
-from squaresvm.streaming.source import Block
+from squaresvm.streaming.source import Block, Place
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["as_matrix", "as_weights", "check_count", "checked_block", "float_type", "rows_per_block"]

@@ -11,10 +11,9 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
+from squaresvm.runtime.threads import in_order
 from squaresvm.streaming.checks import checked_block
-from squaresvm.streaming.place import Place, named
-from squaresvm.streaming.source import Block
-from squaresvm.streaming.threads import in_order
+from squaresvm.streaming.source import Block, Place, named
 
 __all__ = ["DaskSource"]
 

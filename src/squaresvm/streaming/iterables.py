@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.streaming.block_reader import Piece, ReadSource
 from squaresvm.streaming.checks import check_count
-from squaresvm.streaming.place import Place
-from squaresvm.streaming.reading import Piece, ReadSource
+from squaresvm.streaming.source import Place
 
 __all__ = ["BlockSource"]
 

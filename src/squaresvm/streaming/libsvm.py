@@ -15,10 +15,10 @@ from typing import IO, Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.runtime.threads import read_ahead
+from squaresvm.streaming.block_reader import Piece, ReadSource
 from squaresvm.streaming.checks import check_count
-from squaresvm.streaming.place import Place
-from squaresvm.streaming.reading import Piece, ReadSource
-from squaresvm.streaming.threads import read_ahead
+from squaresvm.streaming.source import Place
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["LibsvmSource"]
@@ -108,7 +108,7 @@ class LibsvmSource(ReadSource):
 
     def _texts(self, low: int, high: int) -> Iterator[_Text]:
         """Cut the file into whole lines, some rows each."""
-        from squaresvm.streaming.libsvm_text import cut_rows
+        from squaresvm.streaming._libsvm_loops import cut_rows
 
         most = np.iinfo(np.int64).max if self._block_rows is None else self._block_rows
         line, held = 1, b""
@@ -185,7 +185,7 @@ def _decode(text: _Text, base: int, features: int) -> tuple[Matrix, FloatArray, 
 
 def _parsed(text: _Text) -> tuple[Any, FloatArray]:
     """Return sparse rows with the indices of the text, and the labels."""
-    from squaresvm.streaming.libsvm_text import FINE, parse_rows
+    from squaresvm.streaming._libsvm_loops import FINE, parse_rows
 
     most = text.text.count(b":")
     labels, values = np.empty(text.rows), np.empty(most)
@@ -218,7 +218,7 @@ def _read_hard_numbers(text: _Text, hard: IntArray, labels: FloatArray, values: 
 
 
 def _complaint(error: int, text: _Text, start: int, stop: int) -> str:
-    from squaresvm.streaming import libsvm_text as codes
+    from squaresvm.streaming import _libsvm_loops as codes
 
     token = _shown(text, start, stop)
     return {

@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.streaming.checks import checked_block
-from squaresvm.streaming.place import Place
-from squaresvm.streaming.source import Block, Source
+from squaresvm.streaming.source import Block, Place, Source
 
 __all__ = ["MappedSource"]
 

@@ -1,0 +1,114 @@
+"""Probabilities from leave-one-out decision values: no refit, no rows held back.
+
+The value that counts for class k is its lead over the best of the others, g_k = f_k - max_{j != k} f_j
+(for two classes g = f and -f): positive for the class that is predicted, negative for the others. A map
+
+    p_k = 1 / (1 + exp(-a_k g_k)),   a_k = a_k+ where g_k > 0, a_k- where g_k < 0                         (1)
+
+is monotone and 0.5 at the threshold, so after normalisation the predicted class always has the largest
+probability. The two slopes of each class are those of maximal likelihood on leave-one-out values, with one
+pseudo-observation on either side, so that separable data give finite slopes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_expit
+
+from squaresvm.typing import BoolArray, FloatArray
+
+__all__ = ["Calibration"]
+
+#: Range of log10 of the slopes, in units of one over the typical lead.
+_SLOPES = (-3.0, 3.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Monotone maps from leads to probabilities, two slopes a class.
+
+    Parameters
+    ----------
+    above : ndarray of shape (n_classes,)
+        Slopes where the class leads.
+    below : ndarray of shape (n_classes,)
+        Slopes where it does not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.judging.calibration import Calibration
+    >>> decision = np.array([[-2.0], [-0.5], [0.5], [2.0]])
+    >>> calibration = Calibration.fit(decision, np.array([0, 1, 0, 1]), np.ones(4))
+    >>> calibration.probabilities(np.array([[0.0]]))
+    array([[0.5, 0.5]])
+    """
+
+    above: FloatArray
+    below: FloatArray
+
+    @classmethod
+    def fit(
+        cls, decision: FloatArray, codes: np.ndarray[tuple[int], np.dtype[np.intp]], weights: FloatArray
+    ) -> Calibration:
+        """Return the maps of maximal likelihood.
+
+        Parameters
+        ----------
+        decision : ndarray of shape (m, 1 or n_classes)
+            Leave-one-out decision values.
+        codes : ndarray of shape (m,)
+            Position of each row's label among the classes.
+        weights : ndarray of shape (m,)
+            Of the rows.
+        """
+        leads = lead(decision)
+        above, below = np.empty(leads.shape[1]), np.empty(leads.shape[1])
+        for k in range(leads.shape[1]):
+            g, own = leads[:, k], codes == k
+            above[k] = _slope(g[g > 0], own[g > 0], weights[g > 0])
+            below[k] = _slope(-g[g < 0], ~own[g < 0], weights[g < 0])
+        if leads.shape[1] == 2:
+            # The two leads are each other's negative: one map must serve both, or they would not sum to one.
+            above[0], below[0] = below[1], above[1]
+        return cls(above, below)
+
+    def probabilities(self, decision: FloatArray) -> FloatArray:
+        """Return probabilities of shape (rows, n_classes) that sum to one."""
+        leads = lead(decision)
+        p = expit(np.where(leads > 0, self.above, self.below) * leads)
+        p = np.asarray(p / p.sum(axis=1, keepdims=True))
+        # A lead too small to show beside 0.5 still puts the predicted class on top.
+        best = (decision[:, 0] > 0).astype(np.intp) if decision.shape[1] == 1 else decision.argmax(axis=1)
+        (clash,) = np.nonzero(p.argmax(axis=1) != best)
+        p[clash, best[clash]] = np.nextafter(p[clash].max(axis=1), 1.0)
+        return p
+
+
+def lead(decision: FloatArray) -> FloatArray:
+    """Return f_k - max_{j != k} f_j for each class, of shape (rows, n_classes)."""
+    if decision.shape[1] == 1:
+        return np.hstack([-decision, decision])
+    ordered = np.sort(decision, axis=1)
+    best, second = ordered[:, [-1]], ordered[:, [-2]]
+    return np.where(decision == best, decision - second, decision - best)
+
+
+def _slope(g: FloatArray, right: BoolArray, weights: FloatArray) -> float:
+    """Return a > 0 that makes expit(a g) the likeliest probabilities of `right`, for g > 0."""
+    if g.size == 0:
+        return 1.0
+    typical = float(np.average(g, weights=weights)) or 1.0
+    # One observation of half and half at the typical lead keeps the slope finite where all are right.
+    g, right = np.append(g, [typical, typical]), np.append(right, [True, False])
+    weights = np.append(weights, [0.5, 0.5])
+
+    def loss(log_slope: float) -> float:
+        a = 10.0**log_slope / typical
+        return -float(weights @ np.where(right, log_expit(a * g), log_expit(-a * g)))
+
+    found = minimize_scalar(loss, bounds=_SLOPES, method="bounded", options={"xatol": 1e-4})
+    return float(10.0**found.x / typical)

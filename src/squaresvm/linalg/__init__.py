@@ -1,0 +1,1 @@
+"""Products and factorisations: BLAS and LAPACK in place, and the small definite systems between them."""

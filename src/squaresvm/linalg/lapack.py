@@ -1,0 +1,286 @@
+"""LAPACK on parts of one Fortran-ordered buffer, in place; arguments as in :mod:`squaresvm.linalg.blas`."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from squaresvm.linalg.blas import (
+    char,
+    gram_update,
+    integer,
+    matrix,
+    multiply_add,
+    product,
+    real,
+    routine,
+)
+from squaresvm.typing import FloatArray, IntArray
+
+__all__ = [
+    "PANEL",
+    "NotPositiveDefiniteError",
+    "cholesky_in_place",
+    "inverse_columns",
+    "invert_cholesky_in_place",
+    "solve_triangular_in_place",
+    "tridiagonalise_in_place",
+]
+
+#: Rows handed to one LAPACK call. The OpenBLAS inside current NumPy and SciPy wheels crashes in a
+#: threaded ``dpotrf`` above some 15,500 rows, so larger matrices go through panels of this many.
+PANEL = 4096
+#: Columns that LAPACK reduces together, for the size of its work space.
+_BLOCK = 64
+#: Rows of a panel where a triangular system is solved for one column.
+_VECTOR_PANEL = 512
+
+
+class NotPositiveDefiniteError(ValueError):
+    """A Cholesky factorisation met a pivot that is not positive.
+
+    Parameters
+    ----------
+    row : int
+        Row of the pivot.
+    """
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        super().__init__(f"the leading minor of order {row + 1} is not positive definite")
+
+
+def _factor_panel(a: FloatArray, first_row: int) -> None:
+    info = ctypes.c_int(0)
+    pointer, leading = matrix(a)
+    routine("dpotrf")(char("L"), integer(a.shape[0]), pointer, leading, ctypes.byref(info))
+    if info.value > 0:
+        raise NotPositiveDefiniteError(first_row + info.value - 1)
+
+
+def cholesky_in_place(a: FloatArray, panel: int | None = None) -> None:
+    """Overwrite the lower triangle of `a` by L, where a = L L'; the strict upper triangle is left.
+
+    Parameters
+    ----------
+    a : ndarray of shape (m, m), Fortran-ordered part of a buffer
+        Symmetric, only the lower triangle is read.
+    panel : int, default=PANEL
+        Rows handed to LAPACK at once.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        The lower triangle is then partly overwritten.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.linalg.lapack import cholesky_in_place
+    >>> a = np.array([[4.0, 7.0], [2.0, 2.0]], order="F")
+    >>> cholesky_in_place(a)
+    >>> a
+    array([[2., 7.],
+           [1., 1.]])
+    """
+    m, panel = a.shape[0], panel or PANEL
+    for start in range(0, m, panel):
+        stop = min(start + panel, m)
+        diagonal = a[start:stop, start:stop]
+        _factor_panel(diagonal, start)
+        below = a[stop:, start:stop]
+        if below.shape[0]:
+            solve_triangular_in_place(diagonal, below, side="right", transpose=True)
+        # Right-looking: what the panel leaves of the trailing matrix, one block column at a time.
+        for left in range(stop, m, panel):
+            right = min(left + panel, m)
+            rows = a[left:right, start:stop]
+            gram_update(a[left:right, left:right], rows, alpha=-1.0)
+            if right < m:
+                multiply_add(a[right:, left:right], a[right:, start:stop], rows.T, alpha=-1.0)
+
+
+def solve_triangular_in_place(
+    lower: FloatArray, rhs: FloatArray, *, side: str = "left", transpose: bool = False
+) -> None:
+    """Overwrite `rhs` by inv(L) rhs, inv(L') rhs, or with ``side='right'`` rhs inv(L), rhs inv(L').
+
+    Parameters
+    ----------
+    lower : ndarray of shape (m, m)
+        Only the lower triangle is read.
+    rhs : ndarray of shape (m, k), or (k, m) for the right side
+    side : {'left', 'right'}, default='left'
+    transpose : bool, default=False
+    """
+    if rhs.size == 0:
+        return
+    if lower.shape[0] != rhs.shape[0 if side == "left" else 1]:
+        raise ValueError(f"shapes {lower.shape} and {rhs.shape} do not fit")
+    if side == "left" and rhs.shape[1:] == (1,) and lower.shape[0] > _VECTOR_PANEL:
+        _solve_vector(lower, rhs, transpose)
+        return
+    _solve_at_once(lower, rhs, side, transpose)
+
+
+def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
+    """Return columns of inv(L), Fortran-ordered; nothing is done above their diagonal, where they are zero.
+
+    Parameters
+    ----------
+    lower : ndarray of shape (m, m)
+        Only the lower triangle is read.
+    columns : ndarray of shape (k,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.linalg.lapack import inverse_columns
+    >>> inverse_columns(np.array([[2.0, 0.0], [1.0, 4.0]], order="F"), np.array([0]))
+    array([[ 0.5  ],
+           [-0.125]])
+    """
+    m, order = lower.shape[0], np.argsort(columns, kind="stable")
+    ascending = columns[order]
+    sorted_out = np.zeros((m, columns.size), order="F")
+    sorted_out[ascending, np.arange(columns.size)] = 1.0
+    for start in range(0, m, _VECTOR_PANEL):
+        stop = min(start + _VECTOR_PANEL, m)
+        begun = sorted_out[:, : np.searchsorted(ascending, stop)]
+        if begun.size:
+            _solve_at_once(lower[start:stop, start:stop], begun[start:stop], "left", False)
+            multiply_add(begun[stop:], lower[stop:, start:stop], begun[start:stop], alpha=-1.0)
+    if np.array_equal(ascending, columns):
+        return sorted_out
+    out = np.empty_like(sorted_out)
+    out[:, order] = sorted_out
+    return out
+
+
+def _solve_vector(lower: FloatArray, x: FloatArray, transpose: bool) -> None:
+    """Overwrite one column by the solution, panel by panel.
+
+    It takes as long as L takes to be read. BLAS shares out a product with a vector among its threads, and
+    not the solution of a triangular system.
+    """
+    m = lower.shape[0]
+    panels = [slice(start, min(start + _VECTOR_PANEL, m)) for start in range(0, m, _VECTOR_PANEL)]
+    for panel in reversed(panels) if transpose else panels:
+        rest = slice(panel.stop, m)
+        if transpose:
+            multiply_add(x[panel], lower[rest, panel].T, x[rest], alpha=-1.0)
+        _solve_at_once(lower[panel, panel], x[panel], "left", transpose)
+        if not transpose:
+            multiply_add(x[rest], lower[rest, panel], x[panel], alpha=-1.0)
+
+
+def _solve_at_once(lower: FloatArray, rhs: FloatArray, side: str, transpose: bool) -> None:
+    a, lda = matrix(lower)
+    b, ldb = matrix(rhs)
+    routine("dtrsm")(
+        char("L" if side == "left" else "R"),
+        char("L"),
+        char("T" if transpose else "N"),
+        char("N"),
+        integer(rhs.shape[0]),
+        integer(rhs.shape[1]),
+        real(1.0),
+        a,
+        lda,
+        b,
+        ldb,
+    )
+
+
+def invert_cholesky_in_place(lower: FloatArray, panel: int | None = None) -> None:
+    """Overwrite the Cholesky factor in the lower triangle by the lower triangle of inv(L L').
+
+    Parameters
+    ----------
+    lower : ndarray of shape (m, m)
+        The strict upper triangle is left as it is.
+    panel : int, default=PANEL
+        Rows handed to LAPACK at once.
+    """
+    m, panel = lower.shape[0], panel or PANEL
+    starts = range(0, m, panel)
+    # inv(L), block row by block row: inv(L)_ij = -inv(L_ii) sum_{k=j}^{i-1} L_ik inv(L)_kj.
+    for start in starts:
+        stop = min(start + panel, m)
+        diagonal = lower[start:stop, start:stop]
+        if start:
+            row = np.zeros((stop - start, start), order="F")
+            for left in range(0, start, panel):
+                right = min(left + panel, start)
+                block = np.tril(lower[left:right, left:right])
+                multiply_add(row[:, left:right], lower[start:stop, left:right], block, alpha=-1.0)
+                if right < start:
+                    multiply_add(
+                        row[:, left:right],
+                        lower[start:stop, right:start],
+                        lower[right:start, left:right],
+                        alpha=-1.0,
+                    )
+            solve_triangular_in_place(diagonal, row)
+            lower[start:stop, :start] = row
+        _lapack_triangle("dtrtri", diagonal, unit_flag=True)
+    # N = inv(L)' inv(L), lower triangle, block column by block column from the top.
+    for start in starts:
+        stop = min(start + panel, m)
+        below = lower[stop:, start:stop]
+        diagonal = lower[start:stop, start:stop]
+        for left in range(0, start, panel):
+            right = min(left + panel, start)
+            block = product(np.tril(diagonal).T, lower[start:stop, left:right])
+            if stop < m:
+                multiply_add(block, below.T, lower[stop:, left:right])
+            lower[start:stop, left:right] = block
+        _lapack_triangle("dlauum", diagonal)
+        if stop < m:
+            gram_update(diagonal, np.asfortranarray(below.T))
+
+
+def _lapack_triangle(name: str, a: FloatArray, unit_flag: bool = False) -> None:
+    info = ctypes.c_int(0)
+    pointer, leading = matrix(a)
+    flags = (char("L"), char("N")) if unit_flag else (char("L"),)
+    routine(name)(*flags, integer(a.shape[0]), pointer, leading, ctypes.byref(info))
+    if info.value > 0:
+        raise NotPositiveDefiniteError(info.value - 1)
+
+
+def tridiagonalise_in_place(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Overwrite the symmetric `a` by an orthogonal Q, where a = Q T Q', and return T.
+
+    Parameters
+    ----------
+    a : ndarray of shape (m, m), Fortran-ordered part of a buffer
+        Only the lower triangle is read.
+
+    Returns
+    -------
+    diagonal : ndarray of shape (m,)
+        Of T.
+    beside : ndarray of shape (m - 1,)
+        The entries of T next to its diagonal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.linalg.lapack import tridiagonalise_in_place
+    >>> a = np.array([[2.0, 3.0, 4.0], [3.0, 1.0, 0.0], [4.0, 0.0, 1.0]], order="F")
+    >>> diagonal, beside = tridiagonalise_in_place(a)
+    >>> np.round(np.abs(beside), 12)
+    array([5., 0.])
+    """
+    m = a.shape[0]
+    pointer, leading = matrix(a)
+    diagonal, beside, scale = np.empty(m), np.empty(max(m - 1, 0)), np.empty(max(m - 1, 1))
+    work = np.empty(_BLOCK * max(m, 1))
+    info = ctypes.c_int(0)
+    tail = (ctypes.c_void_p(work.ctypes.data), integer(work.size), ctypes.byref(info))
+    outputs = [ctypes.c_void_p(part.ctypes.data) for part in (diagonal, beside, scale)]
+    routine("dsytrd")(char("L"), integer(m), pointer, leading, *outputs, *tail)
+    routine("dorgtr")(char("L"), integer(m), pointer, leading, outputs[2], *tail)
+    return diagonal, beside

@@ -1,0 +1,115 @@
+"""What a fitted model does with the blocks of a source, wherever they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from squaresvm.linalg.products import times
+from squaresvm.models.state import State
+from squaresvm.streaming import Block
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["DecideOn", "Decider", "LabelOn", "RightOn", "SquaresOn", "as_flat", "labels_of"]
+
+
+def as_flat(decision: FloatArray) -> FloatArray:
+    """Return a single column as a flat array."""
+    return decision[:, 0] if decision.shape[1] == 1 else decision
+
+
+def labels_of(state: State, decision: FloatArray) -> np.ndarray[Any, Any]:
+    """Return the label that each row's decision values stand for."""
+    assert state.classes is not None
+    return _labels(state.classes, decision)
+
+
+def _labels(classes: np.ndarray[Any, Any], decision: FloatArray) -> np.ndarray[Any, Any]:
+    if decision.shape[1] == 1:
+        return classes[(decision[:, 0] > 0).astype(np.intp)]
+    return classes[decision.argmax(axis=1)]
+
+
+@dataclass(frozen=True, eq=False)
+class Decider:
+    """A model's decision function, as little of it as can travel: of a linear one, w and b.
+
+    Parameters
+    ----------
+    classes : ndarray or None
+    bias : ndarray of shape (k,)
+    w : ndarray of shape (n, k) or None
+    state : State or None
+        Where there is no w.
+    """
+
+    classes: np.ndarray[Any, Any] | None
+    bias: FloatArray
+    w: FloatArray | None
+    state: State | None
+
+    @classmethod
+    def of(cls, state: State) -> Decider:
+        """Return the decision function of a model."""
+        w = state.primal
+        return cls(state.classes, state.solution.bias, w, state if w is None else None)
+
+    def __call__(self, X: Matrix) -> FloatArray:
+        """Return f at each row, of shape (rows, k)."""
+        if self.state is not None:
+            return self.state.decision(X)
+        assert self.w is not None
+        return times(X, self.w) + self.bias
+
+
+@dataclass(frozen=True, eq=False)
+class DecideOn:
+    """Decision values of a block."""
+
+    decide: Decider
+
+    def __call__(self, block: Block) -> FloatArray:
+        """Return f at the rows of a block."""
+        return as_flat(self.decide(block.X))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelOn:
+    """Labels of a block."""
+
+    decide: Decider
+
+    def __call__(self, block: Block) -> np.ndarray[Any, Any]:
+        """Return the labels that the model gives to the rows of a block."""
+        assert self.decide.classes is not None
+        return _labels(self.decide.classes, self.decide(block.X))
+
+
+@dataclass(frozen=True, eq=False)
+class RightOn:
+    """How much of a block gets the right label."""
+
+    decide: Decider
+
+    def __call__(self, block: Block) -> tuple[float, float]:
+        """Return the weight of rows with the right label, and of all."""
+        right = LabelOn(self.decide)(block) == block.y
+        weights = np.ones(block.rows) if block.weights is None else block.weights
+        return float(weights @ right), float(weights.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class SquaresOn:
+    """Sums for the coefficient of determination, around a value near the mean."""
+
+    decide: Decider
+
+    def __call__(self, block: Block) -> tuple[float, float, float, float]:
+        """Return sums of w, w y, w y^2 and w (y - f)^2, y counted from the model's bias."""
+        weights = np.ones(block.rows) if block.weights is None else block.weights
+        y = np.asarray(block.y, dtype=np.float64)
+        error = y - self.decide(block.X)[:, 0]
+        y = y - float(self.decide.bias[0])
+        return float(weights.sum()), float(weights @ y), float(weights @ y**2), float(weights @ error**2)

@@ -1,0 +1,199 @@
+"""What can be said of a model from its own rows: how good it is, how we know, and which rows stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
+
+from squaresvm.estimators.requests import Updating
+from squaresvm.judging.calibration import lead
+from squaresvm.judging.leave_one_out import fixed_set, leave_one_out
+from squaresvm.models.outputs import labels_of
+from squaresvm.models.state import REQUESTS, State
+from squaresvm.problem import Loss
+from squaresvm.solution import Certificate
+from squaresvm.typing import BoolArray, FloatArray
+
+__all__ = ["Report", "Row", "examine", "groups"]
+
+#: Support rows up to which each is left out by a solve of its own, where there is no formula.
+_FEW_SUPPORT_ROWS = 400
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row that stands out.
+
+    Parameters
+    ----------
+    id : hashable
+    label : str
+        Its label or value.
+    expected : str
+        What the model without the row says.
+    value : float
+        By how much it stands out.
+    """
+
+    id: Hashable
+    label: str
+    expected: str
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What `examine` found.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    score : float or None
+        Leave-one-out accuracy or R2, by weight; None where there is one row only.
+    is_exact : bool
+        Whether that is exact, or of a fixed active set.
+    margins : ndarray or None
+        Lead of each row's own label over the others when the row is left out; residuals for regression.
+    brier : float or None
+        Brier score of the calibrated leave-one-out probabilities: 0 is best.
+    shares : tuple of ndarray or None
+        Predicted probability, observed share and count in groups of rows.
+    influential : list of Row
+        Whose absence changes the decision at their own place most.
+    suspects : list of Row
+        Whose label the model without them contradicts most.
+    """
+
+    certificate: Certificate
+    score: float | None
+    is_exact: bool
+    margins: FloatArray | None
+    brier: float | None
+    shares: tuple[FloatArray, FloatArray, FloatArray] | None
+    influential: list[Row]
+    suspects: list[Row]
+
+
+def examine(model: Updating, most: int = 8) -> Report:
+    """Judge a model by leaving each of its rows out.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    most : int, default=8
+        Rows to name at most.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm import LSSVC
+    >>> from squaresvm.pages.report import examine
+    >>> report = examine(LSSVC().fit(*load_iris(return_X_y=True)))
+    >>> round(report.score, 3), report.suspects[0].label, report.suspects[0].expected
+    (0.947, '2', '1')
+    """
+    with REQUESTS:
+        state: State = model._state
+        certificate, problem = state.certificate, state.problem
+        if problem.n_rows < 2:
+            return Report(certificate, None, True, None, None, None, [], [])
+        is_exact = problem.loss is Loss.SQUARED or int(state.support.size) <= _FEW_SUPPORT_ROWS
+        left_out = (
+            leave_one_out(problem, state.solution, state.settings.tol)
+            if is_exact
+            else fixed_set(problem, state.solution)
+        )
+        decision = problem.decision(state.solution)
+    change = np.abs(decision - left_out).max(axis=1)
+    if state.classes is None:
+        return _of_values(state, certificate, left_out, change, most)
+    return _of_classes(model, state, left_out, change, is_exact, most)
+
+
+def _of_values(
+    state: State, certificate: Certificate, left_out: FloatArray, change: FloatArray, most: int
+) -> Report:
+    y, weights, values = state.rows.y[state.held], state.weights[state.held], left_out[:, 0]
+    residual = y - values
+    score = float(r2_score(y, values, sample_weight=weights)) if y.size > 1 else None
+    expected = [f"{value:.6g}" for value in values]
+    largest = np.argsort(-np.abs(residual), kind="stable")
+    return Report(
+        certificate=certificate,
+        score=score,
+        is_exact=True,
+        margins=residual,
+        brier=None,
+        shares=None,
+        influential=_rows(state, expected, change, np.argsort(-change, kind="stable")[:most]),
+        suspects=_rows(state, expected, residual, largest[:most]),
+    )
+
+
+def _of_classes(
+    model: Any, state: State, left_out: FloatArray, change: FloatArray, is_exact: bool, most: int
+) -> Report:
+    assert state.classes is not None
+    y, weights = state.rows.y[state.held], state.weights[state.held]
+    codes = np.searchsorted(state.classes, y)
+    predicted = labels_of(state, left_out)
+    margins = lead(left_out)[np.arange(y.size), codes]
+    p = model._calibrated()[1].probabilities(left_out)
+    binary = state.classes.size == 2
+    truth = np.eye(state.classes.size)[codes]
+    squares = ((p - truth) ** 2).sum(axis=1) / (2.0 if binary else 1.0)
+    shares = groups(p[:, 1], codes == 1) if binary else groups(p.max(axis=1), predicted == y)
+    expected = [str(label) for label in predicted.tolist()]
+    order = np.argsort(margins, kind="stable")
+    return Report(
+        certificate=state.certificate,
+        score=float(accuracy_score(y, predicted, sample_weight=weights)),
+        is_exact=is_exact,
+        margins=margins,
+        brier=float(np.average(squares, weights=weights)),
+        shares=shares,
+        influential=_rows(state, expected, change, np.argsort(-change, kind="stable")[:most]),
+        suspects=_rows(state, expected, margins, order[margins[order] < 0][:most]),
+    )
+
+
+def _rows(state: State, expected: list[str], values: FloatArray, chosen: Any) -> list[Row]:
+    names, labels = state.rows.ids.values, state.rows.y
+    found = []
+    for position in chosen.tolist():
+        place = state.held[position]
+        label = labels[place : place + 1].tolist()[0]
+        text = f"{label:.6g}" if isinstance(label, float) else str(label)
+        name = names[place : place + 1].tolist()[0]
+        found.append(Row(name, text, expected[position], float(values[position])))
+    return found
+
+
+def groups(p: FloatArray, truth: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return predicted probability, observed share and count in ten equal intervals.
+
+    Parameters
+    ----------
+    p : ndarray of shape (m,)
+    truth : ndarray of shape (m,)
+
+    Returns
+    -------
+    tuple of ndarray
+        Of the intervals that hold rows.
+    """
+    group = np.minimum((10 * p).astype(int), 9)
+    counts = np.bincount(group, minlength=10).astype(np.float64)
+    used = counts > 0
+    predicted = np.bincount(group, weights=p, minlength=10)[used] / counts[used]
+    observed = np.bincount(group, weights=truth, minlength=10)[used] / counts[used]
+    return predicted, observed, counts[used]

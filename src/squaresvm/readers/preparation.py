@@ -1,0 +1,322 @@
+"""From columns of a table to rows of numbers, in the same way at every time.
+
+Numbers are standardised by mean and standard deviation of the training rows, categories become one column
+of 0 and 1 for each level. The preparation is taken once, from the training rows, and stays: forgetting a row
+removes the levels that only it had, but mean and deviation remain those of the training until it is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from squaresvm.readers.table import Column, Table, TableError
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = ["Category", "Number", "Preparation"]
+
+#: What to do where a value is missing.
+MISSING_RULES = ("refuse", "mean")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers: x becomes (x - centre) / scale, and `fill` stands for a missing x."""
+
+    name: str
+    centre: float
+    scale: float
+    fill: float
+
+    width = 1
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories: one column of 0 and 1 for each level."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of columns that it becomes."""
+        return len(self.levels)
+
+
+Feature: TypeAlias = Number | Category
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How rows are made from a table.
+
+    Parameters
+    ----------
+    features : tuple of Number or Category
+    label : str
+        Column of labels or values.
+    id : str or None
+        Column of ids.
+    weight : str or None
+        Column of weights.
+    missing : {'refuse', 'mean'}
+        Missing values are refused; or they are the mean of numbers, and no level of categories.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from squaresvm.readers.preparation import Preparation
+    >>> from squaresvm.readers import Column, Table
+    >>> cells = {"age": ["20", "40"], "town": ["Ulm", "Bonn"], "label": ["a", "b"]}
+    >>> columns = {name: Column(name, np.array(values, dtype=object)) for name, values in cells.items()}
+    >>> table = Table(Path("people.csv"), columns, [2, 3])
+    >>> preparation = Preparation.of(table, label="label")
+    >>> preparation.feature_names
+    ['age', 'town=Bonn', 'town=Ulm']
+    >>> preparation.rows(table)
+    array([[-1.,  0.,  1.],
+           [ 1.,  1.,  0.]])
+    """
+
+    features: tuple[Feature, ...]
+    label: str
+    id: str | None = None
+    weight: str | None = None
+    missing: str = "refuse"
+
+    # Taking a preparation from a table -------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        *,
+        label: str,
+        id: str | None = None,
+        weight: str | None = None,
+        ignore: Iterable[str] = (),
+        categories: Iterable[str] = (),
+        scale: bool = True,
+        missing: str = "refuse",
+    ) -> Preparation:
+        """Return the preparation that the rows of a table call for.
+
+        Parameters
+        ----------
+        table : Table
+        label : str
+        id, weight : str, optional
+        ignore : iterable of str
+            Columns that are no features.
+        categories : iterable of str
+            Columns whose cells are levels, even if they are numbers.
+        scale : bool, default=True
+            Whether to standardise numbers.
+        missing : {'refuse', 'mean'}, default='refuse'
+
+        Returns
+        -------
+        Preparation
+        """
+        for name, purpose in ((label, "label column"), (id, "id column"), (weight, "weight column")):
+            if name is not None:
+                table.column(name, purpose)
+        ignored, forced = set(ignore), set(categories)
+        for name in sorted(ignored | forced):
+            table.column(name)
+        apart = ignored | {label, id, weight}
+        used = [column for name, column in table.columns.items() if name not in apart]
+        if not used:
+            raise TableError(f"{table.path}: there is no column beside the label to learn from")
+        features = tuple(
+            _category(table, column) if column.name in forced else _feature(table, column, scale)
+            for column in used
+        )
+        prepared = cls(features, label, id, weight, missing)
+        for column in used:
+            prepared._check_missing(table, column)
+        return prepared
+
+    @classmethod
+    def plain(cls, names: Iterable[str]) -> Preparation:
+        """Return a preparation that takes numbers as they are, from columns of the given names."""
+        return cls(tuple(Number(str(name), 0.0, 1.0, 0.0) for name in names), label="")
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns that rows have: levels stand behind an equals sign."""
+        names: list[str] = []
+        for feature in self.features:
+            if isinstance(feature, Number):
+                names.append(feature.name)
+            else:
+                names += [f"{feature.name}={level}" for level in feature.levels]
+        return names
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns that rows have."""
+        return sum(feature.width for feature in self.features)
+
+    # Making rows -----------------------------------------------------------------------------------
+
+    def rows(self, table: Table) -> FloatArray:
+        """Return the rows of a table; a level that is not known is coded as zeros."""
+        out = np.zeros((table.count, self.n_columns))
+        start = 0
+        for feature in self.features:
+            column = table.column(feature.name)
+            self._check_missing(table, column)
+            block = out[:, start : start + feature.width]
+            if isinstance(feature, Number):
+                numbers = table.finite_numbers(column)
+                filled = np.where(np.isnan(numbers), feature.fill, numbers)
+                block[:, 0] = (filled - feature.centre) / feature.scale
+            else:
+                place = {level: position for position, level in enumerate(feature.levels)}
+                codes = np.array([place.get(text, -1) for text in column.texts()])
+                known = np.flatnonzero(codes >= 0)
+                block[known, codes[known]] = 1.0
+            start += feature.width
+        if not np.isfinite(out).all():
+            row = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
+            raise table.error(row, "holds a number too large to be scaled")
+        return out
+
+    def unknown_levels(self, table: Table) -> list[tuple[str, str]]:
+        """Return (column, level) of the levels that a table has and the preparation does not."""
+        found: list[tuple[str, str]] = []
+        for feature in self.features:
+            if isinstance(feature, Category):
+                new = set(table.column(feature.name).texts()) - set(feature.levels) - {""}
+                found += [(feature.name, level) for level in sorted(new)]
+        return found
+
+    def _check_missing(self, table: Table, column: Column) -> None:
+        if self.missing == "refuse" and column.missing.any():
+            row = int(np.flatnonzero(column.missing)[0])
+            raise table.error(
+                row,
+                f"column {column.name!r} holds no value; --missing mean takes the mean for numbers and no "
+                "level for categories",
+            )
+
+    # Levels that come and go -----------------------------------------------------------------------
+
+    def with_levels(self, new: Sequence[tuple[str, str]]) -> tuple[Preparation, IntArray]:
+        """Return the preparation with new levels, and for each column where it stood before, or -1."""
+        features: list[Feature] = []
+        sources: list[int] = []
+        start = 0
+        for feature in self.features:
+            before = list(range(start, start + feature.width))
+            start += feature.width
+            if isinstance(feature, Category):
+                more = [level for name, level in new if name == feature.name]
+                feature = replace(feature, levels=(*feature.levels, *more))
+                before += [-1] * len(more)
+            features.append(feature)
+            sources += before
+        return replace(self, features=tuple(features)), np.array(sources, dtype=np.intp)
+
+    def without_unused_levels(self, X: Matrix) -> tuple[Preparation, IntArray]:
+        """Return the preparation without levels that no row of X has, and which columns stay."""
+        features: list[Feature] = []
+        sources: list[int] = []
+        start = 0
+        for feature in self.features:
+            block = range(start, start + feature.width)
+            start += feature.width
+            if isinstance(feature, Category):
+                used = [bool(np.any(X[:, column])) for column in block]
+                sources += [column for column, has in zip(block, used, strict=True) if has]
+                levels = [level for level, has in zip(feature.levels, used, strict=True) if has]
+                feature = replace(feature, levels=tuple(levels))
+            else:
+                sources += block
+            features.append(feature)
+        return replace(self, features=tuple(features)), np.array(sources, dtype=np.intp)
+
+    # Files -----------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the preparation as JSON."""
+        features = [
+            ["number", feature.name, feature.centre, feature.scale, feature.fill]
+            if isinstance(feature, Number)
+            else ["category", feature.name, *feature.levels]
+            for feature in self.features
+        ]
+        apart = {"label": self.label, "id": self.id, "weight": self.weight, "missing": self.missing}
+        return {"features": features, **apart}
+
+    @classmethod
+    def from_json(cls, encoded: Any) -> Preparation:
+        """Return the preparation from JSON; a ValueError where it is none."""
+        if not isinstance(encoded, dict) or not isinstance(encoded.get("features"), list):
+            raise ValueError("its preparation is incomplete")
+        features = tuple(_decoded(entry) for entry in encoded["features"])
+        names = [feature.name for feature in features]
+        label: Any = encoded.get("label")
+        id, weight, missing = encoded.get("id"), encoded.get("weight"), encoded.get("missing")
+        texts = isinstance(label, str) and all(name is None or isinstance(name, str) for name in (id, weight))
+        if not texts or missing not in MISSING_RULES or len(set(names)) != len(names) or not names:
+            raise ValueError("its preparation makes no sense")
+        return cls(features, label, id, weight, str(missing))
+
+
+def _feature(table: Table, column: Column, scale: bool) -> Feature:
+    numbers = column.numbers()
+    if numbers is None:
+        if column.has_numbers():
+            row = column.first_text()
+            assert row is not None
+            raise table.error(
+                row,
+                f"column {column.name!r} is mixed: {column.quoted(row)} is no number, others are; "
+                f"--category {column.name} takes all of them for levels",
+            )
+        return _category(table, column)
+    numbers = table.finite_numbers(column)
+    present = numbers[~np.isnan(numbers)]
+    if present.size == 0:
+        raise _empty(table, column)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = float(present.mean()), float(present.std())
+    if not np.isfinite(mean) or not np.isfinite(deviation):
+        raise TableError(f"{table.path}: column {column.name!r} holds numbers too large to be scaled")
+    if not scale:
+        return Number(column.name, 0.0, 1.0, mean)
+    # Rounding leaves a deviation that is not quite zero of a column that is constant.
+    if deviation <= 8.0 * np.finfo(np.float64).eps * abs(mean):
+        return Number(column.name, float(present[0]), 1.0, float(present[0]))
+    return Number(column.name, mean, deviation, mean)
+
+
+def _category(table: Table, column: Column) -> Category:
+    levels = sorted(set(column.texts()) - {""})
+    if not levels:
+        raise _empty(table, column)
+    return Category(column.name, tuple(levels))
+
+
+def _empty(table: Table, column: Column) -> TableError:
+    name = column.name
+    return TableError(f"{table.path}: column {name!r} holds no value at all; --ignore {name} leaves it out")
+
+
+def _decoded(entry: Any) -> Feature:
+    if not isinstance(entry, list) or len(entry) < 2 or not isinstance(entry[1], str):
+        raise ValueError("a column of its preparation is incomplete")
+    kind, name, *rest = entry
+    if kind == "category" and all(isinstance(level, str) for level in rest) and len(set(rest)) == len(rest):
+        return Category(name, tuple(rest))
+    numbers = len(rest) == 3 and all(type(value) is float for value in rest)
+    if kind == "number" and numbers and rest[1] > 0:
+        return Number(name, *rest)
+    raise ValueError("a column of its preparation makes no sense")

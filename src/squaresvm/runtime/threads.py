@@ -1,0 +1,167 @@
+"""Threads: how many, a BLAS that keeps to one beside ours, and results in order with bounded look-ahead."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from queue import SimpleQueue
+from threading import Event, Semaphore, Thread
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["in_order", "on_threads", "read_ahead", "thread_count", "threads_for_blas"]
+
+Result = TypeVar("Result")
+
+
+def thread_count() -> int:
+    """Return how many threads to use: the processors at hand, or fewer where OMP_NUM_THREADS says so."""
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:
+        processors = os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(processors, int(wanted))) if wanted.isdigit() else max(1, processors)
+
+
+@cache
+def _controller() -> Any:
+    return ThreadpoolController()
+
+
+class _SingleBlas:
+    """Counts who needs a BLAS on one thread: the first sets it so, the last sets it back.
+
+    The setting belongs to the whole process. Two fits that each remembered and restored it could leave it at
+    one thread for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._limit: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._users == 0:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._limit.__exit__(None, None, None)
+                    self._limit = None
+
+
+threads_for_blas = _SingleBlas()
+
+
+def on_threads(work: Callable[[int, int], Result], threads: int) -> list[Result]:
+    """Return ``work(t, threads)`` for each thread t, all run at once.
+
+    Parameters
+    ----------
+    work : callable
+        Does the share t of the work. Shares are fixed, so that results do not depend on who was quicker.
+    threads : int
+
+    Examples
+    --------
+    >>> from squaresvm.runtime.threads import on_threads
+    >>> on_threads(lambda t, threads: list(range(t, 5, threads)), 2)
+    [[0, 2, 4], [1, 3]]
+    """
+    if threads == 1:
+        return [work(0, 1)]
+    with threads_for_blas(), ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(work, t, threads) for t in range(1, threads)]
+        own = work(0, threads)
+        return [own, *(other.result() for other in others)]
+
+
+T = TypeVar("T")
+
+#: Jobs that may wait beside those that run.
+_AHEAD = 2
+
+
+def in_order(jobs: Iterator[Callable[[], T]]) -> Generator[T, None, None]:
+    """Yield the results of jobs that cost nothing to make, such as slices of an array."""
+    threads = thread_count()
+    if threads == 1:
+        for job in jobs:
+            yield job()
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="squaresvm-task")
+    waiting: deque[Future[T]] = deque()
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(job))
+            if len(waiting) >= threads + _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def read_ahead(jobs: Iterator[Callable[[], T]]) -> Generator[T, None, None]:
+    """Yield the results of jobs that are read from somewhere: the next are read while others run.
+
+    At most `thread_count() + 2` jobs and results are held at any time.
+    """
+    threads = thread_count()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="squaresvm-task")
+    room = Semaphore(threads + _AHEAD)
+    stop = Event()
+    coming: SimpleQueue[Future[T] | None] = SimpleQueue()
+    # A daemon: an iterator that nobody closed must not keep the interpreter from ending.
+    feeder = Thread(target=_feed, args=(jobs, pool, room, stop, coming), name="squaresvm-reader", daemon=True)
+    feeder.start()
+    try:
+        while (future := coming.get()) is not None:
+            yield future.result()
+            del future
+            room.release()
+    finally:
+        stop.set()
+        room.release()
+        feeder.join()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _feed(
+    jobs: Iterator[Callable[[], T]],
+    pool: ThreadPoolExecutor,
+    room: Semaphore,
+    stop: Event,
+    coming: SimpleQueue[Future[T] | None],
+) -> None:
+    """Read jobs while there is room, and hand on the error that ends them."""
+    try:
+        while True:
+            room.acquire()
+            if stop.is_set() or (job := next(jobs, None)) is None:
+                break
+            coming.put(pool.submit(job))
+            del job
+    except BaseException as error:
+        failed: Future[T] = Future()
+        failed.set_exception(error)
+        coming.put(failed)
+    finally:
+        close = getattr(jobs, "close", None)
+        if close is not None:
+            close()
+        coming.put(None)

@@ -1,8 +1,0 @@
-"""Tables of rows in files: LIBSVM text, CSV and Parquet, plain or compressed with gzip."""
-
-from __future__ import annotations
-
-from squaresvm.tables.reading import read
-from squaresvm.tables.table import Column, SparseRows, Table, TableError
-
-__all__ = ["Column", "SparseRows", "Table", "TableError", "read"]

@@ -1,0 +1,218 @@
+"""Probabilities agree with predictions, come from leave-one-out values, and are better for it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import StandardScaler
+
+from squaresvm import LSSVC, RLSSVC
+from squaresvm.judging.calibration import Calibration
+from support import histories
+from support.histories import PROBES, data
+
+CLASSIFIERS = [name for name in histories.ESTIMATORS if not histories.is_regression(name)]
+SQUARED = ["LSSVC", "LSSVC-balanced", "RelaxedLSSVC", "ProximalSVC"]
+#: Values that tie, that vanish beside 1, and that saturate.
+edges = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-17, -1e-17, 1e-300, 1.0 + 2**-52, 0.5, 40.0, -800.0])
+numbers = st.one_of(edges, st.floats(-1e6, 1e6))
+
+
+@st.composite
+def decisions(draw, columns=None):
+    """Return decision values of shape (rows, 1 or k)."""
+    k = columns or draw(st.sampled_from([1, 3, 4]))
+    rows = draw(st.lists(st.lists(numbers, min_size=k, max_size=k), min_size=1, max_size=12))
+    return np.array(rows)
+
+
+@st.composite
+def maps(draw, classes):
+    """Return a calibration fitted to values that need not make sense."""
+    columns = 1 if classes == 2 else classes
+    m, rng = draw(st.integers(1, 30)), np.random.default_rng(draw(st.integers(0, 10**6)))
+    decision = np.round(draw(st.sampled_from([0.01, 1.0, 50.0])) * rng.normal(size=(m, columns)), 2)
+    return Calibration.fit(decision, rng.integers(classes, size=m), rng.uniform(0.1, 3.0, m))
+
+
+def labels(decision):
+    """Return the position of the label that `predict` gives."""
+    return (decision[:, 0] > 0).astype(int) if decision.shape[1] == 1 else decision.argmax(axis=1)
+
+
+class TestAgreesWithPredict:
+    @given(st.data())
+    def test_for_any_decision_values(self, drawn):
+        decision = drawn.draw(decisions())
+        classes = max(2, decision.shape[1])
+        p = drawn.draw(maps(classes)).probabilities(decision)
+        assert p.shape == (decision.shape[0], classes)
+        assert p.min() >= 0
+        np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-14)
+        np.testing.assert_array_equal(p.argmax(axis=1), labels(decision))
+
+    @pytest.mark.parametrize("tiny", [2.0**-53, 1e-17, 1e-300, 5e-324])
+    def test_where_half_is_all_that_a_float_can_say(self, tiny):
+        """p rounds to 0.5 for both, and argmax takes the first: it must not."""
+        two = Calibration(np.array([0.7, 0.7]), np.array([0.7, 0.7]))
+        np.testing.assert_array_equal(two.probabilities(np.array([[tiny], [-tiny]])).argmax(axis=1), [1, 0])
+        three = Calibration(np.array([0.7, 1.1, 0.3]), np.array([2.0, 0.5, 0.7]))
+        decision = np.array([[0.0, -1.0, tiny], [-3.0, 0.0, tiny], [0.0, tiny, 0.0]])
+        np.testing.assert_array_equal(three.probabilities(decision).argmax(axis=1), [2, 2, 1])
+
+    @pytest.mark.parametrize("kind", ["binary", "multi"])
+    @pytest.mark.parametrize("kernel", ["rbf", "linear", "precomputed"])
+    @pytest.mark.parametrize("name", CLASSIFIERS)
+    def test_of_a_model(self, name, kernel, kind):
+        if name == "LagrangianSVC-augment" and kernel == "precomputed":
+            return  # It needs the rows.
+        X, y = data(kind, 40, seed=2)
+        weights = histories.weights_with_zeros(40, seed=3)
+        history = histories.History(histories.estimator(name, kernel), kernel, X, y, weights)
+        probes = history.at(np.vstack([PROBES, X, 1e4 * PROBES]))
+        p = history.model.predict_proba(probes)
+        assert p.shape == (len(probes), history.model.classes_.size)
+        np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-14)
+        np.testing.assert_array_equal(history.model.classes_[p.argmax(axis=1)], history.model.predict(probes))
+        assert np.abs(p - 0.5).max() > 0.2  # They do say something.
+
+    def test_of_a_tie(self):
+        """Opposite rows and a probe in the middle: f is zero, and the first class is predicted."""
+        model = RLSSVC(kernel="linear", C=2.0, fit_intercept=False).fit([[-1.0], [1.0]] * 4, ["a", "b"] * 4)
+        assert model.decision_function([[0.0]]) == 0.0
+        assert model.predict_proba([[0.0]]).tolist() == [[0.5, 0.5]]
+        assert model.predict([[0.0]]).tolist() == ["a"]
+
+
+class TestShape:
+    @given(st.data())
+    def test_two_classes_are_half_and_half_at_the_threshold(self, drawn):
+        p = drawn.draw(maps(2)).probabilities(np.array([[0.0], [-0.0]]))
+        assert p.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+    @given(st.data())
+    def test_monotone_in_the_own_value(self, drawn):
+        classes = drawn.draw(st.sampled_from([2, 3, 4]))
+        columns = 1 if classes == 2 else classes
+        row = drawn.draw(st.lists(st.floats(-5, 5), min_size=columns, max_size=columns))
+        k = drawn.draw(st.integers(0, columns - 1))
+        decision = np.tile(row, (101, 1))
+        decision[:, k] = np.linspace(-7, 7, 101)
+        p = drawn.draw(maps(classes)).probabilities(decision)[:, 1 if classes == 2 else k]
+        assert np.diff(p).min() >= -1e-12
+        assert p[-1] > p[0]
+
+    @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+    def test_separable_data_have_finite_slopes(self, scale):
+        decision = scale * np.array([[-2.0], [-1.0], [1.0], [3.0]])
+        found = Calibration.fit(decision, np.array([0, 0, 1, 1]), np.ones(4))
+        assert np.isfinite([found.above, found.below]).all()
+        p = found.probabilities(decision)
+        assert 0.5 < p[2, 1] < p[3, 1] < 0.999
+        unscaled = Calibration.fit(decision / scale, np.array([0, 0, 1, 1]), np.ones(4))
+        np.testing.assert_allclose(p, unscaled.probabilities(decision / scale), atol=1e-6)
+
+    def test_separable_model(self):
+        X = np.array([[-2.0], [-1.5], [-1.0], [1.0], [1.5], [2.0]])
+        p = LSSVC(C=100.0, kernel="linear").fit(X, X[:, 0] > 0).predict_proba(X)
+        assert ((p > 0.001) & (p < 0.999)).all()
+
+    @given(st.integers(0, 10**6), st.sampled_from([2, 3]))
+    def test_a_row_of_weight_two_is_two_rows(self, seed, classes):
+        rng = np.random.default_rng(seed)
+        decision = rng.normal(size=(25, 1 if classes == 2 else classes))
+        codes, weights = rng.integers(classes, size=25), rng.uniform(0.5, 2.0, 25)
+        doubled, twice = weights.copy(), [*range(25), 7]
+        doubled[7] *= 2
+        by_weight = Calibration.fit(decision, codes, doubled)
+        by_rows = Calibration.fit(decision[twice], codes[twice], weights[twice])
+        np.testing.assert_allclose(by_weight.above, by_rows.above, rtol=2e-3)
+        np.testing.assert_allclose(by_weight.below, by_rows.below, rtol=2e-3)
+
+    def test_weights_matter(self):
+        decision, codes = np.array([[-1.0], [0.5], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+        light = Calibration.fit(decision, codes, np.ones(4))
+        heavy = Calibration.fit(decision, codes, np.array([1.0, 5.0, 1.0, 1.0]))  # The wrong one.
+        assert heavy.above[1] < 0.7 * light.above[1]
+
+
+class TestFromLeaveOneOut:
+    @pytest.mark.parametrize("kind", ["binary", "multi"])
+    @pytest.mark.parametrize("kernel", ["rbf", "linear"])
+    @pytest.mark.parametrize("name", SQUARED)
+    def test_values_are_those_of_refits(self, name, kernel, kind, monkeypatch):
+        X, y = data(kind, 24, seed=6)
+        weights = np.random.default_rng(7).uniform(0.5, 2.0, 24)
+        history = histories.History(histories.estimator(name, kernel), kernel, X, y, weights)
+        used = {}
+        fit = Calibration.fit
+
+        def spy(decision, codes, given):
+            used.update(decision=decision, codes=codes, weights=given)
+            return fit(decision, codes, given)
+
+        monkeypatch.setattr(Calibration, "fit", spy)
+        history.model.predict_proba(PROBES)
+        for i in range(24):
+            fresh = history.fresh(np.delete(np.arange(24), i))
+            np.testing.assert_allclose(
+                used["decision"][i], np.atleast_1d(fresh.decision_function(X[[i]])[0]), atol=1e-8
+            )
+        assert history.model.classes_[used["codes"]].tolist() == y.tolist()
+        classes = history.model.class_weight_[used["codes"]]
+        np.testing.assert_allclose(used["weights"], weights * classes, rtol=1e-12)
+
+    @pytest.mark.parametrize("name", CLASSIFIERS)
+    def test_anew_after_forget_and_learn(self, name):
+        X, y = data("binary", 40, seed=8)
+        history = histories.History(histories.estimator(name, "rbf"), "rbf", X, y)
+        before = history.model.predict_proba(PROBES)
+        for step in (
+            lambda: history.forget([0, 3, 11, 12]),
+            lambda: history.learn(*data("binary", 5, seed=9)),
+        ):
+            step()
+            after = history.model.predict_proba(PROBES)
+            np.testing.assert_allclose(after, history.fresh().predict_proba(PROBES), atol=1e-4)
+            assert np.abs(after - before).max() > 1e-3
+            before = after
+
+    @pytest.mark.parametrize("asked", [False, True])
+    @pytest.mark.parametrize("name", CLASSIFIERS)
+    def test_survives_pickling(self, name, asked):
+        X, y = data("multi", 40, seed=8)
+        model = histories.estimator(name, "rbf").fit(X, y)
+        model.forget([4, 5])
+        if asked:
+            model.predict_proba(PROBES)
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_allclose(again.predict_proba(PROBES), model.predict_proba(PROBES), atol=1e-6)
+
+
+def brier(p, y, classes):
+    return float(((p - (y[:, None] == classes)) ** 2).sum(axis=1).mean())
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine, load_digits])
+def test_better_than_a_sigmoid_of_training_outputs(load):
+    """On average over five halves: outputs at rows that were trained on look surer than they are."""
+    X, y = load(return_X_y=True)
+    ours, theirs = [], []
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(y))[:500]
+        train, test = np.array_split(order, 2)
+        scaler = StandardScaler().fit(X[train])
+        seen, unseen = scaler.transform(X[train]), scaler.transform(X[test])
+        model = LSSVC(C=10.0).fit(seen, y[train])
+        platt = CalibratedClassifierCV(FrozenEstimator(model), method="sigmoid").fit(seen, y[train])
+        ours.append(brier(model.predict_proba(unseen), y[test], model.classes_))
+        theirs.append(brier(platt.predict_proba(unseen), y[test], platt.classes_))
+    assert np.mean(ours) < np.mean(theirs)
+    assert np.mean(ours) < 0.1

@@ -1,0 +1,65 @@
+"""What a report says of a model agrees with what the model says of itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from squaresvm.judging.calibration import lead
+from squaresvm.pages.report import examine, groups
+from support import histories
+from support.histories import History, data
+
+M = 26
+COMBINATIONS = [
+    each
+    for each in histories.combinations()
+    if each[0] in histories.PLAIN and each[1] in ("rbf", "precomputed")
+]
+
+
+@pytest.mark.parametrize(("name", "kernel", "kind"), COMBINATIONS)
+def test_agrees_with_the_model(name, kernel, kind):
+    X, y = data(kind, M, seed=5)
+    weights = histories.weights_with_zeros(M, seed=6)
+    model = History(histories.estimator(name, kernel), kernel, X, y, weights, range(100, 100 + M)).model
+    report = examine(model, most=5)
+    assert report.certificate == model.certificate_
+    assert report.is_exact
+    assert report.score == pytest.approx(model.loo_score(), abs=1e-12)
+    inside = np.flatnonzero(weights > 0)  # Rows of weight zero are no part of the problem.
+    left_out = model._loo_inside(model._state)
+    if kind == "regression":
+        margins = y[inside] - left_out[:, 0]
+        worst = np.argsort(-np.abs(margins))[:5]
+    else:
+        codes = np.searchsorted(model.classes_, y[inside])
+        margins = lead(left_out)[np.arange(inside.size), codes]
+        worst = [row for row in np.argsort(margins)[:5] if margins[row] < 0]
+        assert 0.0 < report.brier < 1.0
+        assert report.shares[2].sum() == inside.size
+    assert np.allclose(report.margins, margins, atol=1e-9)
+    assert [row.id for row in report.suspects] == [100 + int(inside[row]) for row in worst]
+    for row in report.suspects:
+        assert row.label == (f"{y[row.id - 100]:.6g}" if kind == "regression" else y[row.id - 100])
+        assert kind == "regression" or row.expected != row.label
+    changes = [row.value for row in report.influential]
+    assert changes == sorted(changes, reverse=True)
+    assert len(changes) == 5
+
+
+def test_what_left_is_not_named():
+    X, y = data("binary", M, seed=5)
+    model = histories.estimator("LSSVC", "rbf").fit(X, y)
+    first = examine(model).suspects[0].id
+    model.forget([first])
+    after = examine(model)
+    assert first not in [row.id for row in (*after.suspects, *after.influential)]
+
+
+def test_groups():
+    p, truth = np.array([0.0, 0.05, 0.55, 1.0, 0.95]), np.array([False, True, True, True, False])
+    predicted, observed, counts = groups(p, truth)
+    assert np.allclose(predicted, [0.025, 0.55, 0.975])
+    assert observed.tolist() == [0.5, 1.0, 0.5]
+    assert counts.tolist() == [2, 1, 2]
