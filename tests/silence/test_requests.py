@@ -161,7 +161,6 @@ class TestSmallerFaults:
         dense = LSSVC(kernel=lambda a, b: a @ b.T).fit(X, y)
         assert_same_decisions(sparse, dense, X)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_sumt_at_a_tolerance_below_rounding_does_not_blame_the_kernel(self):
         for seed in range(30):
             rng = np.random.default_rng(seed)
