@@ -143,7 +143,6 @@ class Evaluate:
         sums = Sums(np.einsum("ij,ij->j", beta, xi), times(Z.T, beta), beta.sum(axis=0))
         return sums, np.ones(xi.shape, dtype=bool) if self.loss is Loss.SQUARED else xi != 0.0
 
-
     def _extended(self, block: RowBlock) -> tuple[Sums, BoolArray]:
         """Return the same by sums in extended precision, where the platform has any: Z'beta cancels."""
         Z = block.Z.astype(np.longdouble)
