@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq, minimize
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
+
+from squaresvm.runtime.arguments import check_integer
 
 __all__ = ["make_checkerboard", "make_ndc", "make_two_spirals", "ndc_blocks"]
 
@@ -60,8 +62,8 @@ def make_checkerboard(
     >>> X.shape, sorted(set(y.tolist()))
     ((1000, 2), [-1, 1])
     """
-    n_samples = _count(n_samples, "n_samples", 1)
-    n_squares = _count(n_squares, "n_squares", 2)
+    n_samples = check_integer("n_samples", n_samples, 1)
+    n_squares = check_integer("n_squares", n_squares, 2)
     side = _real(side, "side", 0.0)
     unit = _generator(random_state).random((n_samples, 2))
     column, row = np.floor(unit * n_squares).astype(np.int64).T
@@ -111,7 +113,7 @@ def make_two_spirals(
     >>> X.shape, int((y == 1).sum())
     ((360, 2), 180)
     """
-    n_samples = _count(n_samples, "n_samples", 2)
+    n_samples = check_integer("n_samples", n_samples, 2)
     turns = _real(turns, "turns", 0.0)
     radius = _real(radius, "radius", 0.0)
     noise = _real(noise, "noise", 0.0, closed=True)
@@ -235,10 +237,10 @@ def ndc_blocks(
     >>> [X.shape for X, y in ndc_blocks(250, 3, block_size=100, random_state=0)]
     [(100, 3), (100, 3), (50, 3)]
     """
-    n_samples = _count(n_samples, "n_samples", 1)
-    n_features = _count(n_features, "n_features", 1)
-    block_size = _count(block_size, "block_size", 1)
-    n_centers = _count(n_centers, "n_centers", 2)
+    n_samples = check_integer("n_samples", n_samples, 1)
+    n_features = check_integer("n_features", n_features, 1)
+    block_size = check_integer("block_size", block_size, 1)
+    n_centers = check_integer("n_centers", n_centers, 2)
     separability = _real(separability, "separability", 0.5, 1.0)
     if np.dtype(dtype) not in (np.float64, np.float32):
         raise ValueError(f"dtype must be float64 or float32, got {np.dtype(dtype)}.")
@@ -349,14 +351,6 @@ def _generator(random_state: RandomState) -> np.random.Generator:
         return np.random.default_rng(random_state.integers(2**32, size=4))
     draws = check_random_state(random_state).randint(2**32, size=4, dtype=np.uint32)
     return np.random.default_rng(draws)
-
-
-def _count(value: object, name: str, minimum: int) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, got {value!r}.")
-    if value < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value}.")
-    return int(value)
 
 
 def _real(value: object, name: str, low: float, high: float = np.inf, *, closed: bool = False) -> float:

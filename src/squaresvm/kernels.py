@@ -44,9 +44,26 @@ def inner_products(X: Matrix, Z: Matrix) -> FloatArray:
             # Sparse times dense is several times faster than sparse times sparse.
             dense = Z.toarray() if sp.issparse(Z) else Z
             return np.asarray(X @ np.asarray(dense, dtype=np.float64).T, dtype=np.float64)
+        if sp.issparse(X) and sp.issparse(Z) and Z.shape[1] > 2 * Z.nnz:
+            X, Z = _on_used_columns(X, Z)
         sparse = X @ Z.T
         return np.asarray(sparse.toarray() if sp.issparse(sparse) else sparse, dtype=np.float64)
     return times(X, Z.T)
+
+
+def _on_used_columns(X: Matrix, Z: Matrix) -> tuple[Matrix, Matrix]:
+    """Return sparse rows on the columns that rows of Z use.
+
+    A product with Z' takes memory for every column, and indices may name any column up to 2^31.
+    """
+    used, own = np.unique(Z.indices, return_inverse=True)
+    narrow = sp.csr_matrix((Z.data, own, Z.indptr), shape=(Z.shape[0], used.size))
+    # Where each entry of X would be among the used columns, and whether its column is there.
+    places = np.searchsorted(used, X.indices)
+    met = np.flatnonzero(places < used.size)
+    met = met[used[places[met]] == X.indices[met]]
+    counts = np.searchsorted(met, X.indptr)
+    return sp.csr_matrix((X.data[met], places[met], counts), shape=(X.shape[0], used.size)), narrow
 
 
 def squared_norms(X: Matrix) -> FloatArray:

@@ -109,6 +109,15 @@ class Certificate:
     decision_error: float | None = None
     column: int = 0
 
+    def __post_init__(self) -> None:
+        """Take the status by its value: serialisers may return members of an enumeration as plain strings."""
+        object.__setattr__(self, "status", Status(self.status))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled, under the same rule."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
     def __str__(self) -> str:
         """Return the certificate in one line."""
         line = (
@@ -126,11 +135,11 @@ class Certificate:
         That the solver ended above `tol`; or that digits are missing, and decision values may be wrong by
         more than a tenth of the targets' scale.
         """
-        if self.status is Status.MAX_ITER:
+        if self.status == Status.MAX_ITER:
             return f"{self}: {self.status.advice}"
         # Not "above": a bound that is no number is a concern too.
         is_large = self.decision_error is not None and not self.decision_error <= _MATTERS
-        if self.status is Status.PRECISION and is_large:
+        if self.status == Status.PRECISION and is_large:
             return (
                 f"{self}: float64 lacks the digits for this problem, and decision values may be wrong by "
                 f"{self.decision_error:.1g} times the scale of the targets; scale the columns, or lower C"
@@ -172,6 +181,15 @@ class Solution:
     trace: tuple[Any, ...] | None = None
     work: dict[str, float] | None = None
     note: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the outcome by its value: serialisers may return members of enumerations as strings."""
+        object.__setattr__(self, "outcome", Outcome(self.outcome))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled, under the same rule."""
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the factor, which is made again when asked for."""

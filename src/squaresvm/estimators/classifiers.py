@@ -9,12 +9,12 @@ import numpy as np
 
 from squaresvm.estimators.c_path import WithCPath
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.parameters import check_flag, check_positive
 from squaresvm.estimators.robustness import Reweighting
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import Kernel, KernelFunction
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Rows
+from squaresvm.runtime.arguments import check_flag, check_positive
 from squaresvm.solvers.base import Solver
 
 __all__ = ["LSSVC", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"]

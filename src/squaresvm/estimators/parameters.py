@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from squaresvm.kernels import KERNEL_NAMES
+from squaresvm.runtime.arguments import check_integer, check_positive
 from squaresvm.solvers.choose import SOLVERS
 
 __all__ = [
-    "check_flag",
-    "check_integer",
     "check_kernel",
-    "check_positive",
     "check_random_state_parameter",
     "check_solver",
     "check_stopping",
     "check_verbose",
 ]
-
-
-def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """Return `value` as a float if it is a finite number above 0 (or 0, with `zero`)."""
-    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    if not number or not np.isfinite(value) or value < 0 or (value == 0 and not zero):
-        bound = "at least 0" if zero else "greater than 0"
-        raise ValueError(f"{name} must be a finite number {bound}; got {value!r}")
-    return float(value)
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False; got {value!r}")
-    return bool(value)
-
-
-def check_integer(name: str, value: Any, least: int) -> int:
-    """Return `value` if it is an integer of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
-    return int(value)
 
 
 def check_kernel(kernel: Any, gamma: Any, degree: Any, coef0: Any) -> None:

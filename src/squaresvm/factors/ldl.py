@@ -57,11 +57,7 @@ class LDLFactor:
         try:
             cholesky_in_place(below)
         except NotPositiveDefiniteError as error:
-            raise NotPositiveSemidefiniteError(
-                "the kernel matrix plus diag(1/C) is not positive definite (first seen at row "
-                f"{n + error.row}), so the problem is not convex: choose a positive semidefinite kernel, or "
-                "a smaller C"
-            ) from error
+            raise NotPositiveSemidefiniteError(n + error.row) from error
         roots = np.diagonal(below).copy()
         self._L[n : n + q, :n] = scaled.T
         self._L[n : n + q, n : n + q] = np.tril(below) / roots

@@ -142,8 +142,24 @@ class Moments:
     def minus(self, other: Moments) -> Moments:
         """Return the sums without the rows of `other`, which must be among these."""
         total = self.total - other.total
+        if total <= 0.0:
+            # All rows leave: what differences would leave of the sums is rounding, and means are of nothing.
+            return self._emptied()
         share = -other.total / total
         return self._moved(other, total, share, -1.0, self.total * share)
+
+    def _emptied(self) -> Moments:
+        """Return the sums over no rows, of which `loss_of_digits` tells that no digit is left of them."""
+        nothing = Moments(0.0, *(0.0 * sums for sums in self._sums))
+        return replace(nothing, peak=self._peak)
+
+    @property
+    def _sums(self) -> tuple[FloatArray, ...]:
+        return self.mean, self.scatter, self.target, self.response, self.spread
+
+    @property
+    def _peak(self) -> FloatArray:
+        return self._size if self.peak is None else self.peak
 
     def _moved(self, other: Moments, total: float, share: float, sign: float, between: float) -> Moments:
         # With a and b between the two means, sums around the joint mean gain S S' / (S + S') a b'.
@@ -156,7 +172,7 @@ class Moments:
             self.response + sign * other.response + between * np.outer(away, gap),
             self.spread + sign * other.spread + between * gap**2,
         )
-        peak = self._size if self.peak is None else self.peak
+        peak = self._peak
         largest, lightest = self.largest, self.lightest
         if sign > 0.0:
             largest = None if largest is None or other.largest is None else max(largest, other.largest)
@@ -165,6 +181,11 @@ class Moments:
         widest = np.array([_power_of_two_above(float(s)) for s in np.maximum(before, moved.spread)])
         peak = np.maximum(peak, moved._size)
         return replace(moved, peak=peak, widest=widest, largest=largest, lightest=lightest)
+
+    @property
+    def rounding_scale(self) -> float:
+        """The largest entry that the scatter has had: its errors are eps times that, whatever is left."""
+        return float(self._peak[:-1].max(initial=0.0))
 
 
 def _power_of_two_above(value: float) -> float:
@@ -210,10 +231,13 @@ class MomentsFactor:
         self._matrix = np.asfortranarray(self.moments.scatter + left * np.outer(mean, mean))
         self._matrix[np.diag_indices(mean.size)] += 1.0
         self._factor = self._matrix.copy(order="F")
+        # I and a scatter are definite, whatever the rows are: where the factor fails, subtraction has left
+        # errors of the size of what was subtracted from.
+        diagonal = np.diagonal(self._matrix).copy()
+        scale = max(float(diagonal.max(initial=0.0)), self.moments.rounding_scale)
         try:
-            cholesky_with_jitter(self._factor, np.diagonal(self._matrix).copy(), self._refill)
+            cholesky_with_jitter(self._factor, diagonal, self._refill, scale)
         except NotPositiveSemidefiniteError:
-            # R is the identity and more, whatever rounding made of sums of large columns.
             self._factor = _factor_above_one(self._matrix)
 
     def _refill(self) -> None:

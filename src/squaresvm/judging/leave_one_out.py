@@ -6,6 +6,11 @@ For the squared loss, with N the inverse of the bordered matrix of the fit,
 
 exactly. For the squared hinge, (1) on the active set is exact where the set stays as it is without row i
 (`fixed_set`); it mostly does not, and then only a warm re-solve is exact (`leave_one_out`).
+
+Where the last row of a class leaves, the others are of one class. That is a problem like any other where the
+bias is penalised or absent. With a free bias its optimum is w = 0 and any b with y b >= 1, all of objective
+zero; the value is the label of the others, b = y: the limit of the optima with a penalised bias as A goes to
+zero, and what (1) on the active set says too, since equalities of one class have w = 0 and b = y.
 """
 
 from __future__ import annotations
@@ -72,7 +77,7 @@ def leave_one_out_at_cost(problem: Problem, solution: Solution, tol: float) -> t
     if problem.n_rows < 2:
         raise ValueError("leaving one row out needs at least two rows of positive weight")
     begin, steps = time.perf_counter(), list[int]()
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         values = _squared(problem, solution)
     else:
         values = _by_column(problem, solution, lambda column, start: _resolved(column, start, tol, steps))
@@ -102,7 +107,7 @@ def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
     -------
     ndarray of shape (m, k)
     """
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         return leave_one_out(problem, solution, tol=1.0)  # Nothing is solved to a tolerance here.
     return _by_column(problem, solution, _fixed)
 
@@ -148,7 +153,19 @@ def _fixed(problem: Problem, start: Solution) -> FloatArray:
     usable = diagonal > 0
     rows, diagonal = rows[usable], diagonal[usable]
     values[rows] = problem.targets[rows, 0] - start.beta[rows, 0] / diagonal
+    last = _last_of_class(problem)
+    values[last] = -problem.targets[last, 0]
     return values
+
+
+def _last_of_class(problem: Problem) -> BoolArray:
+    """Return the rows without which a free bias has rows of one class only, in one column of targets."""
+    positive = problem.targets[:, 0] > 0.0
+    last = np.zeros(problem.n_rows, dtype=bool)
+    for side in (positive, ~positive):
+        if problem.bias.is_free and side.sum() == 1 and problem.n_rows > 1:
+            last |= side
+    return last
 
 
 def _set_diag_inverse(problem: Problem, active: BoolArray) -> FloatArray:
@@ -171,15 +188,17 @@ def _resolved(problem: Problem, start: Solution, tol: float, steps: list[int]) -
     values = problem.decision(start)[:, 0]
     assert start.beta is not None
     active = start.beta[:, 0] != 0.0
+    last = _last_of_class(problem)
+    values[last] = -problem.targets[last, 0]
     if problem.operator.features is not None:
-        for row in np.flatnonzero(active):
+        for row in np.flatnonzero(active & ~last):
             values[row], taken = _resolved_linear(problem, int(row), start, tol)
             steps.append(taken)
     elif active.any():
         system = EqualitySystem(problem)
         system.solve(active, 0.0)
         system.prepare_for_many()
-        for row in system.rows.tolist():
+        for row in system.rows[~last[system.rows]].tolist():
             solved = resolve_without(problem, row, system, start, tol)
             steps.append(solved.n_iter)
             values[row] = problem.decision(solved)[row, 0]

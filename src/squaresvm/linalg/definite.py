@@ -56,7 +56,25 @@ _STEPS = 4
 
 
 class NotPositiveSemidefiniteError(ValueError):
-    """K + diag(1/C) has a negative eigenvalue: the problem is not convex and has no least point."""
+    """K + diag(1/C) has a negative eigenvalue: the problem is not convex and has no least point.
+
+    Parameters
+    ----------
+    row : int, optional
+        Where that was first seen.
+    """
+
+    def __init__(self, row: int | None = None) -> None:
+        super().__init__(row)
+        self.row = row
+
+    def __str__(self) -> str:
+        """Return what is wrong, and what to do."""
+        seen = "" if self.row is None else f" (first seen at row {self.row})"
+        return (
+            f"the kernel matrix plus diag(1/C) is not positive definite{seen}, so the problem is not convex: "
+            "choose a positive semidefinite kernel, or a smaller C"
+        )
 
 
 def cholesky_with_jitter(
@@ -99,7 +117,4 @@ def cholesky_with_jitter(
             row = error.row
         else:
             return jitter
-    raise NotPositiveSemidefiniteError(
-        f"the kernel matrix plus diag(1/C) is not positive definite (first seen at row {row}), so the "
-        "problem is not convex: choose a positive semidefinite kernel, or a smaller C"
-    )
+    raise NotPositiveSemidefiniteError(row)

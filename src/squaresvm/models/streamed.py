@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,10 +11,9 @@ import numpy as np
 
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.judging.calibration import Calibration
-from squaresvm.judging.receipt import Receipt
 from squaresvm.models.checkpoint import Checkpoint
-from squaresvm.models.fit_log import warn_of_lost_digits
-from squaresvm.models.state import Settings, State, check_costs, find_classes, warn_unless_converged
+from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
+from squaresvm.models.problems import check_costs, find_classes
 from squaresvm.problem import Loss
 from squaresvm.problem.linear import LinearProblem
 from squaresvm.problem.products import is_wide
@@ -23,7 +21,8 @@ from squaresvm.problem.runners import Encoding, SourceRunner
 from squaresvm.problem.summed import SummedProblem
 from squaresvm.problem.survey import Look, Sample, Survey
 from squaresvm.rows import Ids, Rows
-from squaresvm.runtime.progress import Progress
+from squaresvm.rows.labels import same_kind
+from squaresvm.runtime.progress import PassProgress
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.base import Monitor
 from squaresvm.solvers.choose import choose_for_source
@@ -33,7 +32,7 @@ from squaresvm.solvers.newton_products import ProductHessian
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows", "no_rows"]
+__all__ = ["StreamedState", "fit_source", "no_rows"]
 
 #: Rows of the sample that the first pass takes, at least and for each feature.
 _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
@@ -49,17 +48,21 @@ _ENOUGH = 0.1
 _DIGITS = 1e10
 
 
-@dataclass(frozen=True, eq=False)
-class StreamedState(State):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StreamedState(Model):
     """A model without its rows.
 
     Parameters
     ----------
-    n_rows : int
+    n_features : int
+    count : int
         Rows of positive weight that it was fitted on.
     counts : ndarray
         Of them, those of each class; empty for regression.
     judged : Certificate
+        Of the last pass, or from the sums since.
+    to_probabilities : Calibration or None
+        From the sample of the fit, for classifiers.
     sums : Moments or None
         Of all rows, for the squared loss.
     scale : float or None
@@ -67,32 +70,67 @@ class StreamedState(State):
         None where it is not known. Residuals are divided by it.
     """
 
-    n_rows: int = 0
-    counts: FloatArray | None = None
-    judged: Certificate | None = None
+    n_features: int
+    count: int
+    counts: FloatArray | None
+    judged: Certificate
+    to_probabilities: Calibration | None = None
     sums: Moments | None = None
     scale: float | None = None
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows of positive weight that the model is of."""
+        return self.count
+
+    @property
     def certificate(self) -> Certificate:
         """Residual of all rows, gap, objective, status: of the last pass, or from the sums since."""
-        assert self.judged is not None
         return self.judged
 
-    def _absent(self, what: str) -> AttributeError:
-        return AttributeError(f"a model fitted from a stream keeps no rows, and so has no {what}")
+    @property
+    def calibration(self) -> Calibration | None:
+        """The map to probabilities."""
+        return self.to_probabilities
 
     @property
-    def support(self) -> Any:
-        """Not there."""
-        raise self._absent("support vectors")
+    def primal(self) -> FloatArray:
+        """The vector w, of shape (n, k)."""
+        assert self.solution.primal is not None
+        return self.solution.primal
 
-    @property
-    def expansion(self) -> Any:
-        """Not there."""
-        raise self._absent("dual coefficients")
+    def like_held(self, X: Matrix) -> Matrix:
+        """Return new rows as they are."""
+        return X
 
-    dual_coef = expansion
+    def rows_for(self, what: str) -> Rows:
+        """Raise a ValueError: there are no rows."""
+        raise ValueError(
+            f"{what} needs the rows, and a model fitted from a stream keeps none: fit from the source again"
+        )
+
+    def attribute(self, name: str) -> Any:
+        """Raise an AttributeError: what belongs to rows is not there."""
+        what = {"support": "support vectors", "dual_coef": "dual coefficients", "rows": "ids_"}
+        raise AttributeError(
+            f"a model fitted from a stream keeps no rows, and so has no {what.get(name, name)}"
+        )
+
+    def learn(self, new: NewRows) -> Update:
+        """Return the model with new rows, which are not kept."""
+        if new.ids is not None:
+            raise ValueError("a model fitted from a stream keeps no rows, and so no ids: give none")
+        return _update(_learned(self, new), new)
+
+    def forget(self, ids: Any, *, verify: bool = False) -> tuple[Update, tuple[Hashable, ...]]:
+        """Raise a ValueError: rows without names are forgotten by themselves."""
+        raise ValueError(
+            "a model fitted from a stream keeps no rows, and so no ids: forget_rows takes the rows themselves"
+        )
+
+    def forget_rows(self, gone: NewRows) -> Update:
+        """Return the model without rows that it was fitted on."""
+        return _update(_without(self, gone), gone)
 
     def detached(self) -> StreamedState:
         """Return the model itself: requests change nothing in it."""
@@ -102,14 +140,7 @@ class StreamedState(State):
         """Return the model with sums that tell nothing of single rows that were taken out of them."""
         if self.sums is None or self.sums.peak is None:
             return self
-        after = replace(self, sums=self.sums.blurred())
-        if "calibration" in self.__dict__:
-            after.__dict__["calibration"] = self.__dict__["calibration"]
-        return after
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return everything: it is small."""
-        return dict(self.__dict__)
+        return replace(self, sums=self.sums.blurred())
 
 
 def no_rows(n_features: int, y: np.ndarray[Any, Any], weights: FloatArray) -> Rows:
@@ -139,9 +170,10 @@ def fit_source(
     StreamedState
     """
     n = source.n_features
-    progress = Progress(source.n_rows)
+    progress = PassProgress(source.n_rows)
     try:
-        survey = _look(source, has_labels, _sample_size(n), progress)
+        look = Look(has_labels, _sample_size(n), fingerprint=checkpoint is not None)
+        survey = _look(source, look, progress)
         progress.n_rows = source.n_rows or survey.rows
         settings = settings_of(no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
@@ -161,23 +193,20 @@ def fit_source(
     finally:
         progress.close()
     state = StreamedState(
-        rows=no_rows(n, survey.labels[:0], np.empty(0)),
         settings=settings,
         classes=classes,
         solution=replace(solution, factor=None, work={"passes": float(progress.passes)}),
         solver=solver,
         reason=f"a stream of {survey.rows} rows and {n} columns: {reason}",
-        operator=None,
-        n_rows=survey.rows,
+        n_features=n,
+        count=survey.rows,
         counts=survey.counts,
         judged=certificate,
-        sums=_sums_of(solution) if settings.loss is Loss.SQUARED else None,
+        to_probabilities=calibration,
+        sums=_sums_of(solution) if settings.loss == Loss.SQUARED else None,
         scale=survey.scale or None,
     )
-    if calibration is not None:
-        state.__dict__["calibration"] = calibration
     warn_unless_converged(state)
-    warn_of_lost_digits(certificate, solver, stacklevel=4)
     if kept is not None:
         kept.remove()
     return state
@@ -195,16 +224,16 @@ def _sums_of(solution: Solution) -> Moments | None:
     return factor.moments if isinstance(factor, MomentsFactor) else None
 
 
-def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Survey:
+def _look(source: Source, look: Look, progress: PassProgress) -> Survey:
     # Twice what is needed, as rows of weight zero may be among them.
-    highest = min(1.0, 2.0 * size / source.n_rows) if source.n_rows else 1.0
-    survey = _survey(source, Look(has_labels, size, highest), progress)
-    if highest < 1.0 and survey.sample.ranks.size < 0.5 * min(size, survey.rows):
-        survey = _survey(source, Look(has_labels, size), progress)  # All but few have weight zero.
+    highest = min(1.0, 2.0 * look.size / source.n_rows) if source.n_rows else 1.0
+    survey = _survey(source, replace(look, highest=highest), progress)
+    if highest < 1.0 and survey.sample.ranks.size < 0.5 * min(look.size, survey.rows):
+        survey = _survey(source, look, progress)  # All but few have weight zero.
     return survey
 
 
-def _survey(source: Source, look: Look, progress: Progress) -> Survey:
+def _survey(source: Source, look: Look, progress: PassProgress) -> Survey:
     def counted() -> Any:
         seen = 0
         progress(0)
@@ -242,6 +271,7 @@ def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool)
         "counts": survey.counts.tolist(),
         "largest value": f"{survey.scale:.9g}",
         "labels": [str(label) for label in survey.labels.tolist()],
+        "data": f"{survey.fingerprint:016x}",
     }
 
 
@@ -306,7 +336,7 @@ def _calibrate(
     for column in range(targets.shape[1]):
         error = targets[:, column] - values[:, column]
         inside = np.ones(error.size, dtype=bool)
-        if problem.loss is Loss.SQUARED_HINGE:
+        if problem.loss == Loss.SQUARED_HINGE:
             inside = targets[:, column] * error > 0.0
         rows = np.flatnonzero(inside)
         if rows.size == 0:
@@ -337,8 +367,8 @@ def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, F
 
 
 def _sums(state: StreamedState, what: str) -> Moments:
-    if state.sums is None and state.settings.loss is Loss.SQUARED:
-        n = state.rows.n_columns
+    if state.sums is None and state.settings.loss == Loss.SQUARED:
+        n = state.n_features
         raise ValueError(
             f"{what} needs sums of {n} x {n} numbers over the rows, which are not formed for so many columns "
             "unless asked for: fit from the source again, with solver='direct' if there is memory for them"
@@ -367,29 +397,35 @@ def _counts(state: StreamedState, y: np.ndarray[Any, Any]) -> FloatArray:
     return np.bincount(np.searchsorted(state.classes, y), minlength=state.classes.size).astype(np.float64)
 
 
-def learn_rows(
-    state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray
-) -> StreamedState:
+def _update(after: StreamedState, changed: NewRows) -> Update:
+    residual, rows = after.certificate.residual, int(changed.y.shape[0])
+    # The residual of sums is a bound over all rows, whatever their number.
+    return Update(after, residual, after.n_rows, False, False, rows, commit=_nothing)
+
+
+def _nothing() -> None:
+    """Do nothing: nobody shares anything with this model."""
+
+
+def _learned(state: StreamedState, new: NewRows) -> StreamedState:
     """Return the model with new rows, which are not kept."""
     sums = _sums(state, "learning")
-    block, some = _block(state, X, y, weights), weights > 0.0
+    y = new.y if state.classes is None else same_kind(new.y, state.classes)
+    block, some = _block(state, new.X, y, new.weights), new.weights > 0.0
     if block.total == 0.0:
         return state
     counts = None if state.counts is None else state.counts + _counts(state, y[some])
     scale = state.scale
     if state.classes is None and scale is not None:
         scale = max(scale, float(np.abs(np.asarray(y[some], dtype=np.float64)).max()))
-    n_rows = state.n_rows + int(some.sum())
-    return _resolved(replace(state, scale=scale, sums=sums.plus(block), n_rows=n_rows, counts=counts))
+    count = state.count + int(some.sum())
+    return _resolved(replace(state, scale=scale, sums=sums.plus(block), count=count, counts=counts))
 
 
-def forget_rows(
-    state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray
-) -> tuple[StreamedState, Receipt]:
-    """Return the model without rows that it was fitted on, and the receipt."""
-    begin = time.perf_counter()
-    sums = _sums(state, "forgetting")
-    block, some = _block(state, X, y, weights), weights > 0.0
+def _without(state: StreamedState, gone: NewRows) -> StreamedState:
+    """Return the model without rows that it was fitted on."""
+    sums, y = _sums(state, "forgetting"), gone.y
+    block, some = _block(state, gone.X, y, gone.weights), gone.weights > 0.0
     remaining = state.n_rows - int(some.sum())
     if remaining < 1 or block.total >= sums.total:
         raise ValueError("forgetting these rows would leave no model, or they were never all there")
@@ -407,12 +443,9 @@ def forget_rows(
     scale = state.scale
     if state.classes is None and scale is not None:
         # Whether another row has as large a value is not known: the root mean square is at most the largest.
-        gone = float(np.abs(np.asarray(y[some], dtype=np.float64)).max(initial=0.0))
-        scale = None if gone >= scale else scale
-    after = _resolved(replace(state, scale=scale, sums=moved, n_rows=remaining, counts=counts))
-    ids: tuple[Hashable, ...] = tuple(range(y.shape[0]))
-    seconds = time.perf_counter() - begin
-    return after, Receipt(ids, remaining, after.certificate.residual, False, False, seconds)
+        largest = float(np.abs(np.asarray(y[some], dtype=np.float64)).max(initial=0.0))
+        scale = None if largest >= scale else scale
+    return _resolved(replace(state, scale=scale, sums=moved, count=remaining, counts=counts))
 
 
 def _resolved(state: StreamedState) -> StreamedState:
@@ -422,11 +455,9 @@ def _resolved(state: StreamedState) -> StreamedState:
     problem = SummedProblem(MomentsFactor(sums, state.settings.bias), _scales(state, sums), state.n_rows)
     w, b = problem.solution()
     certificate = problem.certify(w, b, state.settings.tol)
-    solution = Solution(primal=w, bias=b, n_iter=state.solution.n_iter)
-    after = replace(state, solution=solution, judged=certificate)
-    warn_unless_converged(after)
-    warn_of_lost_digits(certificate, state.solver, stacklevel=5)
-    return after
+    reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
+    solution = Solution(primal=w, bias=b)
+    return replace(state, solution=solution, judged=certificate, solver="direct", reason=reason)
 
 
 def _scales(state: StreamedState, sums: Moments) -> FloatArray:

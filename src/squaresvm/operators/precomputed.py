@@ -170,8 +170,17 @@ class PrecomputedOperator(StoredOperator):
         both = PrecomputedOperator(np.empty((held + X.shape[0], 0)))
         return self._sharing(both, np.concatenate([self.slots, slots])), cross, corner
 
+    def private(self) -> PrecomputedOperator:
+        """Return an operator with a copy of K."""
+        return PrecomputedOperator(self._entries().copy())
+
+    def _entries(self) -> FloatArray:
+        """Return K, from the store where there is one: operators made from one another have no other K."""
+        if self._store is None and self._given is not None:
+            return self._given
+        everything = np.arange(self.n_rows)
+        return self.block(everything, everything)
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state with K itself: nobody else has it."""
-        everything = np.arange(self.n_rows)
-        given = self._given if self._given is not None else self.block(everything, everything)
-        return {**super().__getstate__(), "_given": given}
+        return {**super().__getstate__(), "_given": self._entries()}

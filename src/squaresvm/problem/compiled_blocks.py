@@ -27,7 +27,7 @@ def evaluate(block: RowBlock, loss: Loss, w: FloatArray, b: FloatArray) -> tuple
         *_costs(block),
         np.ascontiguousarray(w[:, 0]),
         float(b[0]),
-        loss is Loss.SQUARED_HINGE,
+        loss == Loss.SQUARED_HINGE,
         in_w,
         active,
     )
@@ -97,7 +97,7 @@ def verify(block: RowBlock, task: Verify) -> tuple[FloatArray, Weighing]:
         np.ascontiguousarray(at.w[:, 0]),
         float(at.b[0]),
         np.ascontiguousarray((task.in_w - at.w)[:, 0]),
-        at.loss is Loss.SQUARED_HINGE,
+        at.loss == Loss.SQUARED_HINGE,
         1.0 / task.penalty if task.penalty > 0.0 else 0.0,
         up,
     )

@@ -42,7 +42,7 @@ class _Certain:
 
     def of(self, block: RowBlock, Z: Matrix) -> BoolArray:
         """Return them, of shape (rows, k)."""
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             return np.ones(block.targets.shape, dtype=bool)
         room = np.abs(slack(block.targets, times(Z, self.at.w) + self.at.b, self.at.loss))
         return np.stack([room[:, j] > certain_room(g, block.costs) for j, g in enumerate(self.gap)], axis=1)
@@ -58,7 +58,7 @@ class _CertainSums:
     def __call__(self, block: RowBlock) -> tuple[Moments, ...]:
         """Return the moments over one block."""
         Z, y = in_float64(block.Z), block.targets
-        if self.certain.at.loss is Loss.SQUARED:
+        if self.certain.at.loss == Loss.SQUARED:
             return (Moments.of(Z, block.costs, y),)
         chosen = (np.flatnonzero(rows) for rows in self.certain.of(block, Z).T)
         return tuple(Moments.of(Z[rows], block.costs[rows], y[rows][:, [j]]) for j, rows in enumerate(chosen))

@@ -212,7 +212,7 @@ class LinearProblem:
 
         def parts() -> Iterator[Outline]:
             for found, active in self.runner.map(task):
-                if active is not None and self.loss is Loss.SQUARED_HINGE:
+                if active is not None and self.loss == Loss.SQUARED_HINGE:
                     sides.append(active)
                 yield found
 
@@ -283,7 +283,7 @@ class LinearProblem:
             worst = np.maximum(worst, rows)
             weighing = sums if weighing is None else added(weighing, sums)
         assert weighing is not None
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             worst = worst / self.scale
         residual = np.maximum(worst, self._bias_residual(point, weighing))
         verdict = Verdict(residual, self._gap(point, weighing), point.objective)
@@ -298,7 +298,7 @@ class LinearProblem:
         largest = np.zeros_like(b)
         for some in self.runner.map(Largest(at, reach, ROUNDING)):
             largest = np.maximum(largest, some)
-        rows = largest / (self.scale if self.loss is Loss.SQUARED else 1.0)
+        rows = largest / (self.scale if self.loss == Loss.SQUARED else 1.0)
         if self.bias.is_absent:
             return np.asarray(rows)
         along = ROUNDING * found.multipliers + EPSILON * found.together
@@ -336,7 +336,7 @@ class LinearProblem:
             if not self.bias.is_absent:
                 total = total + point.down_b**2 / self.bias.penalty
             return np.asarray(0.5 * total)
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             # Centred, the multipliers add up to zero.
             mean = point.sums.in_b / weighing.rows
             away = point.down_w - np.outer(weighing.column, mean)

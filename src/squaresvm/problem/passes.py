@@ -112,7 +112,7 @@ def in_float64(Z: Matrix) -> Matrix:
 def slack(targets: FloatArray, decision: FloatArray, loss: Loss) -> FloatArray:
     """Return the signed slack: y - f, or y max(0, 1 - y f)."""
     error = targets - decision
-    if loss is Loss.SQUARED_HINGE:
+    if loss == Loss.SQUARED_HINGE:
         np.copyto(error, 0.0, where=targets * error < 0.0)
     return error
 
@@ -141,7 +141,7 @@ class Evaluate:
         xi = slack(block.targets, times(Z, self.w) + self.b, self.loss)
         beta = block.costs[:, None] * xi
         sums = Sums(np.einsum("ij,ij->j", beta, xi), times(Z.T, beta), beta.sum(axis=0))
-        return sums, np.ones(xi.shape, dtype=bool) if self.loss is Loss.SQUARED else xi != 0.0
+        return sums, np.ones(xi.shape, dtype=bool) if self.loss == Loss.SQUARED else xi != 0.0
 
     def _extended(self, block: RowBlock) -> tuple[Sums, BoolArray]:
         """Return the same by sums in extended precision, where the platform has any: Z'beta cancels."""
@@ -193,7 +193,7 @@ class Curvature:
     def __call__(self, block: RowBlock) -> tuple[Sums, tuple[Moments, ...]]:
         """Return the sums and moments over one block."""
         sums, active = self.at.with_active(block)
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             return sums, Collect()(block)
         columns = range(active.shape[1])
         return sums, tuple(moments_of(block, j, active[:, j], self.every) for j in columns)
@@ -238,7 +238,7 @@ class Moved:
         )
 
     def _compared(self, block: RowBlock) -> tuple[Sums, BoolArray, BoolArray]:
-        if block.compiled and self.at.loss is Loss.SQUARED_HINGE:
+        if block.compiled and self.at.loss == Loss.SQUARED_HINGE:
             from squaresvm.problem import compiled_blocks
 
             return compiled_blocks.compare(block, self.at.w, self.at.b, self.w, self.b)
@@ -352,7 +352,7 @@ class Verify:
         xi = slack(y, decision, self.at.loss)
         beta = costs * xi
         defect = both[:, k:] + decision + xi - y
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             worst = np.abs(defect).max(axis=0)
         else:
             worst = self._complementarity(Z, y, xi, block.costs, defect)
@@ -361,11 +361,11 @@ class Verify:
     @property
     def needs_sides(self) -> bool:
         """Whether the gap needs the sums over rows of either sign: free bias, squared hinge."""
-        return self.penalty == 0.0 and self.at.loss is Loss.SQUARED_HINGE
+        return self.penalty == 0.0 and self.at.loss == Loss.SQUARED_HINGE
 
     def centring(self, block: RowBlock) -> tuple[float, FloatArray]:
         """Return sum 1 / C_i and sum z_i, which the gap needs where the bias is free and the loss squared."""
-        if self.penalty == 0.0 and self.at.loss is Loss.SQUARED:
+        if self.penalty == 0.0 and self.at.loss == Loss.SQUARED:
             return float(np.sum(1.0 / block.costs)), np.asarray(in_float64(block.Z).sum(axis=0)).ravel()
         return 0.0, np.zeros(block.Z.shape[1])
 

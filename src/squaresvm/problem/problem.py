@@ -107,7 +107,7 @@ class Problem:
     def slack(self, decision: FloatArray) -> FloatArray:
         """Return the signed slack of each row: y - f, or y max(0, 1 - y f)."""
         error = self.targets - decision
-        if self.loss is Loss.SQUARED_HINGE:
+        if self.loss == Loss.SQUARED_HINGE:
             error[self.targets * error < 0.0] = 0.0
         return error
 
@@ -137,7 +137,9 @@ class Problem:
         runner = MemoryRunner(self._features, self.targets, self.costs)
         return LinearProblem(runner, self.loss, self.bias, self._scale())
 
-    def residual_at(self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray) -> FloatArray:
+    def residual_at(
+        self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
+    ) -> FloatArray:
         """Return the residual of each column over some rows, given f at all rows."""
         beta = solution.beta
         assert beta is not None
@@ -154,6 +156,12 @@ class Problem:
         worst = self._row_residual(beta[rows], defect, rows)
         return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())
 
+    def scaled_residual(self, defect: FloatArray, solution: Solution) -> float:
+        """Return the residual that the largest |r_i| of each column amounts to, for the squared loss."""
+        assert solution.beta is not None
+        worst = np.maximum(defect / self._scale(), self._bias_residual(solution.beta, solution.bias))
+        return float(worst.max())
+
     def _defect(self, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return beta, f and r = K beta + beta / C + b - y of a solution in multipliers."""
         beta, decision = solution.beta, self.decision(solution)
@@ -169,7 +177,7 @@ class Problem:
     def _row_residual(
         self, beta: FloatArray, defect: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
     ) -> FloatArray:
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             return np.asarray(np.abs(defect).max(axis=0) / self._scale())
         targets = self.targets[rows]
         # Without h the multipliers would be measured in units of C: ten times the right beta passes
@@ -215,7 +223,7 @@ class Problem:
         Clipped at zero for the squared hinge; where the bias is free, centred (squared loss) or with its
         heavier side scaled down (squared hinge), so that 1'beta = 0.
         """
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             return beta - beta.mean(axis=0) if self.bias.is_free else beta
         size = np.maximum(self.targets * beta, 0.0)
         if self.bias.is_free:
@@ -244,7 +252,7 @@ class Problem:
         distance = self._distance(beta - feasible)
         mismatch = self.slack(decision) - feasible / self.costs[:, None]
         total = distance + (self.costs[:, None] * mismatch**2).sum(axis=0)
-        if self.loss is Loss.SQUARED_HINGE:
+        if self.loss == Loss.SQUARED_HINGE:
             beyond = np.maximum(self.targets * decision - 1.0, 0.0)
             total = total + 2.0 * (np.abs(feasible) * beyond).sum(axis=0)
         if not self.bias.is_absent and not self.bias.is_free:
@@ -264,7 +272,7 @@ class Problem:
         if solution.primal is not None:
             return self.linear.rounding(solution.primal, solution.bias)
         size = self._size(solution)
-        scale = self._scale() if self.loss is Loss.SQUARED else 1.0
+        scale = self._scale() if self.loss == Loss.SQUARED else 1.0
         return np.asarray(ROUNDING * size.max(axis=0) / scale)
 
     def _size(self, solution: Solution) -> FloatArray:
@@ -284,7 +292,7 @@ class Problem:
         assert solution.beta is not None
         rounding = EPSILON * self._size(solution)
         lost = 0.5 * (self.costs[:, None] * rounding**2).sum(axis=0)
-        if self.loss is Loss.SQUARED_HINGE:
+        if self.loss == Loss.SQUARED_HINGE:
             lost = lost + (np.abs(solution.beta) * rounding).sum(axis=0)
         gap = within_gap(verdict.gap, lost)
         room = np.abs(self.slack(self.decision(solution)))
@@ -292,7 +300,7 @@ class Problem:
         worst = np.empty(self.n_columns)
         for j in range(self.n_columns):
             certain = np.ones(self.n_rows, dtype=bool)
-            if self.loss is Loss.SQUARED_HINGE:
+            if self.loss == Loss.SQUARED_HINGE:
                 certain = room[:, j] > certain_room(float(gap[j]), self.costs)
             total = float(self.costs[certain].sum())
             largest = float(norms[certain].max(initial=0.0))

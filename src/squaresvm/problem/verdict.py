@@ -70,7 +70,7 @@ class Verdict:
             Returns the bound on |f - f*| at the rows; asked for where tol is not reached.
         """
         status = status_of(self.residual, tol, outcome, rounding)
-        return self.certificate(status, None if status is Status.CONVERGED else decision_error(self))
+        return self.certificate(status, None if status == Status.CONVERGED else decision_error(self))
 
 
 def status_of(
@@ -81,7 +81,7 @@ def status_of(
         return Status.CONVERGED
     if np.isfinite(residual).all() and np.all((residual <= tol) | (residual <= rounding())):
         return Status.PRECISION
-    return Status.STOPPED if outcome is Outcome.STOPPED else Status.MAX_ITER
+    return Status.STOPPED if outcome == Outcome.STOPPED else Status.MAX_ITER
 
 
 def within_gap(gap: FloatArray, rounding: FloatArray) -> FloatArray:

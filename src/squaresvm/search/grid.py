@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from squaresvm.estimators.parameters import check_positive
+from squaresvm.runtime.arguments import check_positive
 
 __all__ = ["Cell", "SearchResults", "check_values", "default_Cs", "default_gammas", "finer"]
 

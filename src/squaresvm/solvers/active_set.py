@@ -8,11 +8,13 @@ import numpy as np
 
 from squaresvm.operators import LinearOperator, RowCache
 from squaresvm.operators.linear import pivoted_features
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
+from squaresvm.runtime.arguments import check_choice, check_integer
+from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Callback, Monitor, check_callback, check_choice, check_count
+from squaresvm.solvers.active_set_search import Iterate, Target, search_active_sets
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.solvers.line_search import minimise_on_line
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.sesqui_smo import BoundedDescent
 from squaresvm.solvers.switched import SwitchedSystem
@@ -83,13 +85,13 @@ class ActiveSet:
     def __post_init__(self) -> None:
         """Check the options."""
         if self.n_sv_max is not None:
-            check_count("n_sv_max", self.n_sv_max, 2)
+            check_integer("n_sv_max", self.n_sv_max, 2)
         check_choice("reuse", self.reuse, ("hybrid", "switches", "refactor"))
         check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge."""
-        return problem.loss is Loss.SQUARED_HINGE
+        return problem.loss == Loss.SQUARED_HINGE
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -97,32 +99,40 @@ class ActiveSet:
         """Return the solution of all columns of targets, each from its own column of `start`."""
         limit = _MAX_ITER if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            column = problem.column(index)
+        kept: list[EqualitySystem] = []
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
             system = self._system(column)
-            if start is not None:
-                beta = problem.multipliers(start)[:, [index]]
-                first: Solution | None = Solution(beta=beta, bias=start.bias[[index]])
-                if isinstance(start.factor, EqualitySystem) and problem.n_columns == 1:
-                    system = start.factor
-                    first = system.solution() or first
-            elif self.n_sv_max is None:
-                first = _coordinate_start(column)
-            else:
-                first = None
-            point = _at(column, first) if first is not None else _Iterate.origin(column)
-            if self.n_sv_max is not None and self.n_sv_max < problem.n_rows:
-                searched, growths = _capped(column, tol, limit, point, system, self.n_sv_max, monitor)
-            else:
-                searched, growths = _search(column, tol, limit, point, system, monitor=monitor), 0
-            solution = _through_features(column, tol, limit, searched)
-            found.append(replace(solution, work={**system.work, "growths": float(growths)}))
-        joint = columns_of(found, monitor.trace)
-        if problem.n_columns == 1 and isinstance(system, EqualitySystem) and _is_kept(system, joint):
-            joint = replace(joint, factor=system)
-        return joint
+            if start is not None and problem.n_columns == 1 and isinstance(start.factor, EqualitySystem):
+                system = start.factor
+                first = system.solution() or first
+            found = self._searched(column, system, tol, limit, first, monitor)
+            if isinstance(system, EqualitySystem) and _is_kept(system, found):
+                kept.append(system)
+            return found
+
+        joint = by_column(problem, start, monitor, solve)
+        return replace(joint, factor=kept[0]) if problem.n_columns == 1 and kept else joint
+
+    def _searched(
+        self,
+        problem: Problem,
+        system: EqualitySystem | SwitchedSystem,
+        tol: float,
+        limit: int,
+        first: Solution | None,
+        monitor: Monitor,
+    ) -> Solution:
+        """Return the solution of one column, and what it took."""
+        growths = 0
+        if self.n_sv_max is not None and self.n_sv_max < problem.n_rows:
+            found, growths = _capped(problem, tol, limit, first, system, self.n_sv_max, monitor)
+        else:
+            if first is None and self.n_sv_max is None:
+                first = _coordinate_start(problem)
+            found = search_active_sets(problem, Factored(problem, system), tol, limit, first, monitor)
+        found = _through_features(problem, tol, limit, found)
+        return replace(found, work={**system.work, "growths": float(growths)})
 
     def _system(self, problem: Problem) -> EqualitySystem | SwitchedSystem:
         if self.reuse == "switches":
@@ -136,26 +146,63 @@ def _is_kept(system: EqualitySystem, solution: Solution) -> bool:
     return system.rows.size <= _KEPT_ROWS and system.holds(solution.beta[:, 0])
 
 
-@dataclass
-class _Iterate:
-    """f at the rows, b and |w|^2 of a point of the primal problem."""
+class Factored:
+    """The equalities of a set by a factor of its own: exact, and improved where digits are missing.
 
-    decision: FloatArray
-    bias: float
-    norm: float
+    Parameters
+    ----------
+    problem : Problem
+    system : EqualitySystem or SwitchedSystem
+    counted : ndarray of bool, optional
+        The rows that count: all by default.
+    """
 
-    @classmethod
-    def origin(cls, problem: Problem) -> _Iterate:
-        """Return w = 0, b = 0."""
-        return cls(np.zeros(problem.n_rows), 0.0, 0.0)
+    #: Sets of equalities cost so much more than a residual that the search goes on well below tol.
+    enough = 1e-3
 
-    def move(self, target: _Iterate, inner: float, t: float) -> _Iterate:
-        """Return the point a share t of the way to `target`; `inner` is w'w_target."""
-        return _Iterate(
-            (1 - t) * self.decision + t * target.decision,
-            (1 - t) * self.bias + t * target.bias,
-            (1 - t) ** 2 * self.norm + 2 * t * (1 - t) * inner + t**2 * target.norm,
-        )
+    def __init__(
+        self,
+        problem: Problem,
+        system: EqualitySystem | SwitchedSystem,
+        counted: BoolArray | None = None,
+    ) -> None:
+        self._problem, self._system = problem, system
+        self._counted = np.ones(problem.n_rows, dtype=bool) if counted is None else counted
+        self._last: Target | None = None
+
+    def solve(self, active: BoolArray, bias: float, tol: float, limit: int) -> Target:
+        """Return the solution with the active rows as equalities and the others left out."""
+        target, error = self._judged(*self._system.solve(active, bias))
+        for _ in range(_IMPROVEMENTS):
+            if error <= self.enough * tol:
+                break
+            target, error = self._judged(*self._system.improve(active))
+        self._last = target
+        return target
+
+    def exactly(self) -> Target:
+        """Return the last target: every one is exact."""
+        assert self._last is not None
+        return self._last
+
+    def goes_on(self, settled: bool, improved: bool) -> bool:
+        """Return False where the set has come to rest: its equalities have all the digits they can have."""
+        return not settled
+
+    def _judged(self, beta: FloatArray, bias: float) -> tuple[Target, float]:
+        """Return the target of multipliers, and the error of the equalities."""
+        problem = self._problem
+        solution = Solution(beta=beta[:, None], bias=np.array([bias]))
+        point = Iterate.at(problem, solution)
+        residual = float(problem.residual_at(solution, point.decision[:, None], self._counted)[0])
+        # On the active rows f = y - beta/C, (53), to the last digit, which K beta does not give at large C;
+        # and |w|^2 = beta'(f - b) from there.
+        active = beta != 0.0
+        wanted = (problem.targets[:, 0] - problem.ridge * beta)[active]
+        error = float(np.abs(point.decision[active] - wanted).max(initial=0.0))
+        point.decision[active] = wanted
+        point.norm = max(float(beta @ (point.decision - bias)), 0.0)
+        return Target(beta, point, residual), error
 
 
 def resolve_without(
@@ -166,74 +213,18 @@ def resolve_without(
     assert beta is not None
     rest = beta.copy()
     rest[row] = 0.0
-    point = _at(problem, Solution(beta=rest, bias=start.bias))
     others = np.ones(problem.n_rows, dtype=bool)
     others[row] = False
-    return _search(problem, tol, _MAX_ITER, point, system.copy(), others)
-
-
-def _search(
-    problem: Problem,
-    tol: float,
-    limit: int,
-    point: _Iterate,
-    system: EqualitySystem | SwitchedSystem,
-    counted: BoolArray | None = None,
-    monitor: Monitor | None = None,
-) -> Solution:
-    """Return the solution of one column, over the rows that are `counted`: all, as a rule."""
-    y, counted = problem.targets[:, 0], _everyone(problem) if counted is None else counted
-    best, least = Solution(beta=np.zeros((problem.n_rows, 1)), bias=np.zeros(1)), np.inf
-    active, tried = (y * point.decision < 1.0) & counted, set[bytes]()
-    iteration = 0
-    while iteration < limit:
-        iteration += 1
-        beta, bias = system.solve(active, point.bias)
-        target, residual, error = _judged(problem, beta, bias, counted)
-        for _ in range(_IMPROVEMENTS):
-            if error <= 1e-3 * tol:
-                break
-            beta, bias = system.improve(active)
-            target, residual, error = _judged(problem, beta, bias, counted)
-        if residual < least:
-            best, least = Solution(beta=beta[:, None], bias=np.array([bias])), residual
-        if monitor is not None and _tell(problem, beta, target, residual, iteration, monitor):
-            break
-        if least <= 1e-3 * tol or np.array_equal((y * target.decision < 1.0) & counted, active):
-            break
-        # w'w_target = sum_i beta_i w'phi(x_i): no kernel values are needed.
-        inner = float(beta @ (point.decision - point.bias))
-        t = _line_search(problem, point, target, inner, counted)
-        point = point.move(target, inner, t)
-        moved = (y * point.decision < 1.0) & counted
-        if t == 0.0 or np.array_equal(moved, active):
-            # The line search is lost in rounding. The paper's own step is what is left, once for each set.
-            point, moved = target, (y * target.decision < 1.0) & counted
-            if moved.tobytes() in tried:
-                break
-            tried.add(moved.tobytes())
-        active = moved
-    outcome = Outcome.MAX_ITER if iteration >= limit and least > tol else Outcome.FINISHED
-    if monitor is not None and monitor.stopped:
-        outcome = Outcome.STOPPED
-    return Solution(beta=best.beta, bias=best.bias, n_iter=max(iteration, 1), outcome=outcome)
-
-
-def _tell(
-    problem: Problem, beta: FloatArray, point: _Iterate, residual: float, iteration: int, monitor: Monitor
-) -> bool:
-    if not monitor.listens:
-        return False
-    solution = Solution(beta=beta[:, None], bias=np.array([point.bias]))
-    objective = float(problem.objective_at(solution, point.decision[:, None])[0])
-    return monitor.tell(iteration, objective, residual, float(beta.sum()))
+    equalities = Factored(problem, system.copy(), others)
+    first = Solution(beta=rest, bias=start.bias)
+    return search_active_sets(problem, equalities, tol, _MAX_ITER, first, counted=others)
 
 
 def _capped(
     problem: Problem,
     tol: float,
     limit: int,
-    point: _Iterate,
+    start: Solution | None,
     system: EqualitySystem | SwitchedSystem,
     cap: int,
     monitor: Monitor,
@@ -246,21 +237,22 @@ def _capped(
     y, iterations, growths = problem.targets[:, 0], 0, 0
     working = _stratified(y, cap)
     while True:
-        found = _search(problem, tol, limit - iterations, point, system, working, monitor)
+        equalities = Factored(problem, system, working)
+        found = search_active_sets(problem, equalities, tol, limit - iterations, start, monitor, working)
         iterations += found.n_iter
-        point = _at(problem, found)
+        start, point = found, Iterate.at(problem, found)
         assert found.beta is not None
         used = found.beta[:, 0] != 0.0
         errors = np.where(used, -np.inf, 1.0 - y * point.decision)
         wanted = (errors > 1e-3 * tol) & ~working
-        if not wanted.any() or found.outcome is not Outcome.FINISHED or iterations >= limit:
+        if not wanted.any() or found.outcome != Outcome.FINISHED or iterations >= limit:
             break
         if cap - int(used.sum()) < min(int(wanted.sum()), max(1, cap // 10)):
             cap, growths = 2 * cap, growths + 1
         worst = np.argsort(-np.where(wanted, errors, -np.inf), kind="stable")
         working = used.copy()
         working[worst[: min(cap - int(used.sum()), int(wanted.sum()))]] = True
-    if iterations >= limit and wanted.any() and found.outcome is Outcome.FINISHED:
+    if iterations >= limit and wanted.any() and found.outcome == Outcome.FINISHED:
         found = replace(found, outcome=Outcome.MAX_ITER)
     return replace(found, n_iter=iterations), growths
 
@@ -284,7 +276,7 @@ def _through_features(problem: Problem, tol: float, limit: int, found: Solution)
     multipliers of ordinary size; the active sets go on from there.
     """
     residual = float(problem.residual(found)[0])
-    if found.outcome is not Outcome.FINISHED or residual <= tol:
+    if found.outcome != Outcome.FINISHED or residual <= tol:
         return found
     if residual <= float(problem.rounding(found)[0]):
         return found
@@ -293,60 +285,16 @@ def _through_features(problem: Problem, tol: float, limit: int, found: Solution)
     linear = Problem(LinearOperator(Z), problem.targets, problem.costs, problem.loss, problem.bias)
     near = search(linear.linear, tol, limit, Monitor())
     start = Solution(beta=linear.multipliers(near), bias=near.bias)
-    again = _search(problem, tol, limit, _at(problem, start), EqualitySystem(problem))
+    again = search_active_sets(problem, Factored(problem, EqualitySystem(problem)), tol, limit, start)
     better = min((found, start, again), key=lambda solution: float(problem.residual(solution)[0]))
     return replace(better, n_iter=found.n_iter + near.n_iter + again.n_iter)
-
-
-def _everyone(problem: Problem) -> BoolArray:
-    return np.ones(problem.n_rows, dtype=bool)
-
-
-def _judged(
-    problem: Problem, beta: FloatArray, bias: float, counted: BoolArray
-) -> tuple[_Iterate, float, float]:
-    """Return the point of multipliers, the residual of the rows counted, and the error of the equalities."""
-    solution = Solution(beta=beta[:, None], bias=np.array([bias]))
-    point = _at(problem, solution)
-    residual = float(problem.residual_at(solution, point.decision[:, None], counted)[0])
-    # On the active rows f = y - beta/C - b to the last digit, which K beta does not give at large C; and
-    # |w|^2 = beta'(f - b) from there.
-    active = beta != 0.0
-    wanted = (problem.targets[:, 0] - problem.ridge * beta)[active]
-    error = float(np.abs(point.decision[active] - wanted).max(initial=0.0))
-    point.decision[active] = wanted
-    point.norm = max(float(beta @ (point.decision - bias)), 0.0)
-    return point, residual, error
-
-
-def _at(problem: Problem, solution: Solution) -> _Iterate:
-    decision = problem.decision(solution)[:, 0]
-    bias = float(solution.bias[0])
-    assert solution.beta is not None
-    norm = float(solution.beta[:, 0] @ (decision - bias))
-    return _Iterate(decision, bias, max(norm, 0.0))
-
-
-def _line_search(
-    problem: Problem, point: _Iterate, target: _Iterate, inner: float, counted: BoolArray
-) -> float:
-    y = problem.targets[:, 0]
-    step = target.bias - point.bias
-    penalty = 0.0 if problem.bias.is_absent else problem.bias.penalty
-    curvature = max(target.norm - 2 * inner + point.norm, 0.0) + penalty * step**2
-    margin = (1.0 - y * point.decision)[counted]
-    change = (y * (target.decision - point.decision))[counted]
-    costs = problem.costs[counted]
-    # A Newton step: the objective starts to fall by as much as its model is curved.
-    decrement = curvature + float(costs @ np.where(margin > 0, change**2, 0.0))
-    return minimise_on_line(-decrement, curvature, margin, change, costs)
 
 
 def _coordinate_start(problem: Problem) -> Solution | None:
     """Return a rough solution by coordinate updates; None where the first set may as well be all rows."""
     if problem.n_rows < _COORDINATE_ROWS:
         return None
-    if problem.operator.full() is None:
+    if problem.operator.full() is None or not is_compiled():
         return None
     from squaresvm.solvers import _smo_loops
 

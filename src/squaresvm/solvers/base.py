@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from squaresvm.problem import Problem
+from squaresvm.problem import Problem, columns_of
+from squaresvm.runtime.arguments import check_flag, check_integer
 from squaresvm.solution import Solution
 
 __all__ = [
@@ -17,11 +17,10 @@ __all__ = [
     "Monitor",
     "Progress",
     "Solver",
-    "check_between",
+    "by_column",
     "check_callback",
-    "check_choice",
-    "check_count",
     "check_memory",
+    "origin",
 ]
 
 
@@ -49,41 +48,16 @@ class Solver(Protocol):
         ...
 
 
-def check_between(name: str, value: Any, low: float, high: float = np.inf) -> float:
-    """Return `value` as a float if low < value < high."""
-    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    if not number or not low < value < high:
-        bound = f"greater than {low:g}" if high == np.inf else f"between {low:g} and {high:g}, both excluded"
-        raise ValueError(f"{name} must be a number {bound}; got {value!r}")
-    return float(value)
-
-
-def check_count(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """Return `value` if it is an integer of at least `low`, and at most `high` where that is given."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
-    if not whole or value < low or (high is not None and value > high):
-        bound = f"of at least {low}" if high is None else f"between {low} and {high}"
-        raise ValueError(f"{name} must be an integer {bound}; got {value!r}")
-    return int(value)
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise a ValueError unless `value` is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
-
-
 def check_callback(callback: Any, trace: Any) -> None:
     """Raise a ValueError unless both are usable."""
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a callable or None; got {callback!r}")
-    if not isinstance(trace, bool | np.bool_):
-        raise ValueError(f"trace must be True or False; got {trace!r}")
+    check_flag("trace", trace)
 
 
 def check_memory(memory: Any) -> int:
     """Return the bytes that kernel rows may take."""
-    return check_count("memory", memory, 1)
+    return check_integer("memory", memory, 1)
 
 
 class Progress(NamedTuple):
@@ -173,3 +147,37 @@ class Monitor:
         if self._callback is not None and self._callback(progress):
             self.stopped = True
         return self.stopped
+
+
+def origin(problem: Problem) -> Solution:
+    """Return the multipliers zero: where to start where nothing else is known."""
+    return Solution(beta=np.zeros(problem.targets.shape), bias=np.zeros(problem.n_columns))
+
+
+def by_column(
+    problem: Problem,
+    start: Solution | None,
+    monitor: Monitor,
+    solve: Callable[[Problem, Solution | None], Solution],
+) -> Solution:
+    """Return the solution of all columns of targets, one after the other.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Solution, optional
+    monitor : Monitor
+        Is told which column is solved. Once it has stopped, `solve` is called all the same, and returns
+        where it would begin.
+    solve : callable
+        Given the problem of one column, and its column of `start` in multipliers; None where there is none.
+    """
+    beta = None if start is None else problem.multipliers(start)
+    found = []
+    for index in range(problem.n_columns):
+        monitor.column = index
+        first = None
+        if start is not None and beta is not None:
+            first = Solution(beta=beta[:, [index]], bias=start.bias[[index]])
+        found.append(solve(problem.column(index), first))
+    return columns_of(found, monitor.trace)

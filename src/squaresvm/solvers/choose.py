@@ -196,7 +196,7 @@ def _features(problem: Problem) -> str:
 def _by_rows(problem: Problem) -> tuple[Solver, str]:
     """Return the solver for a kernel matrix that is not held."""
     size = f"{problem.n_rows} rows, whose kernel matrix does not fit the free memory"
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         solver: Solver = Substitution() if problem.bias.is_free else TwoSmo()
         return solver, f"squared loss, {size}: updates need a row of it at a time"
     if problem.bias.is_free:
@@ -215,7 +215,7 @@ def _gradients(problem: Problem) -> tuple[Solver, str] | None:
     """Return conjugate gradients and why, where they are expected to be the fastest; else None."""
     m, fits = problem.n_rows, _fits(problem.n_rows)
     rank, iterations, work = forecast(problem)
-    if problem.loss is Loss.SQUARED_HINGE:
+    if problem.loss == Loss.SQUARED_HINGE:
         wins = m >= _HINGE_ROWS and iterations <= _HINGE_ITERATIONS * m / _HINGE_ROWS
     elif fits:
         wins = _ENTRIES * m**2 + work <= _CLEARLY * _FACTOR * m**3
@@ -255,12 +255,12 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
 def _for_held_kernel(problem: Problem) -> tuple[Solver, str]:
     """Return the solver for a kernel matrix that is held, or fits."""
     if _updates_win(problem):
-        solver: Solver = TwoSmo() if problem.loss is Loss.SQUARED else SesquiSmo()
+        solver: Solver = TwoSmo() if problem.loss == Loss.SQUARED else SesquiSmo()
         return solver, (
             f"{problem.loss}, {problem.n_rows} rows, {problem.bias}: updates of single multipliers take "
             "O(m^2) in all, a factor O(m^3)"
         )
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         return Direct(), f"squared loss, {problem.n_rows} rows: one Cholesky factor is exact and kept"
     return ActiveSet(), f"squared hinge, {problem.n_rows} rows: active sets end at the exact solution"
 
@@ -269,10 +269,10 @@ def _for_features(problem: Problem, features: Matrix) -> tuple[Solver, str]:
     """Return the solver for a linear model with fewer columns than rows."""
     size = f"{problem.loss}, linear, {features.shape[1]} columns for {problem.n_rows} rows"
     if not is_wide(features.shape[1]):
-        if problem.loss is Loss.SQUARED:
+        if problem.loss == Loss.SQUARED:
             return Direct(), f"{size}: one small linear system in w"
         return Newton(), f"{size}: Newton steps in w need few passes over the rows"
-    if problem.loss is Loss.SQUARED_HINGE:
+    if problem.loss == Loss.SQUARED_HINGE:
         products, work = _product_forecast(problem, features)
         by_sets = _set_work(problem.n_rows, features)
         if work > _SLOW_WORK and by_sets < work and _fits(problem.n_rows):

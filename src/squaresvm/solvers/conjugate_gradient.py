@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Callback, Monitor, check_callback, check_count, check_memory
+from squaresvm.solvers.active_set_search import search_active_sets
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
+from squaresvm.solvers.iterated import IteratedEqualities
 from squaresvm.solvers.kernel_system import KernelSystem
-from squaresvm.solvers.newton_cg import search_active_sets
 from squaresvm.typing import FloatArray
 
 __all__ = ["ConjugateGradient"]
@@ -70,7 +72,7 @@ class ConjugateGradient:
     def __post_init__(self) -> None:
         """Check the options."""
         if self.rank is not None:
-            check_count("rank", self.rank, 1)
+            check_integer("rank", self.rank, 1)
         if self.memory is not None:
             check_memory(self.memory)
         check_callback(self.callback, self.trace)
@@ -86,37 +88,30 @@ class ConjugateGradient:
         limit = _MAX_ITER if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
         system = KernelSystem.make(problem, self.rank, self.memory)
-        if problem.loss is Loss.SQUARED:
-            found = _squared(problem, system, tol, limit, _first(problem, start), monitor)
+        if problem.loss == Loss.SQUARED:
+            first = origin(problem) if start is None else _in_multipliers(problem, start)
+            found = _squared(problem, system, tol, limit, first, monitor)
         else:
-            found = _hinge(problem, system, tol, limit, _first(problem, start), monitor)
+            found = _hinge(problem, system, tol, limit, start, monitor)
         return replace(found, trace=monitor.trace, work=system.work, note="; ".join(system.notes))
 
 
-def _first(problem: Problem, start: Solution | None) -> Solution:
-    """Return where to start in multipliers: the origin where nothing else is known."""
-    if start is None:
-        return Solution(beta=np.zeros(problem.targets.shape), bias=np.zeros(problem.n_columns))
+def _in_multipliers(problem: Problem, start: Solution) -> Solution:
     return Solution(beta=problem.multipliers(start), bias=start.bias)
 
 
 def _hinge(
-    problem: Problem, system: KernelSystem, tol: float, limit: int, first: Solution, monitor: Monitor
+    problem: Problem, system: KernelSystem, tol: float, limit: int, first: Solution | None, monitor: Monitor
 ) -> Solution:
     """Return the solution of all columns, one after the other: each has active sets of its own."""
-    found = []
-    assert first.beta is not None
-    for index in range(problem.n_columns):
-        monitor.column = index
-        start = Solution(beta=first.beta[:, [index]], bias=first.bias[[index]])
-        found.append(search_active_sets(problem.column(index), system, tol, limit, start, monitor))
-        if monitor.stopped:
-            found.extend(
-                Solution(beta=first.beta[:, [rest]], bias=first.bias[[rest]])
-                for rest in range(index + 1, problem.n_columns)
-            )
-            break
-    return columns_of(found)
+
+    def solve(column: Problem, start: Solution | None) -> Solution:
+        start = start or origin(column)
+        equalities = IteratedEqualities(column, system, start)
+        begun = equalities.exactly()
+        return search_active_sets(column, equalities, tol, limit, start, monitor, first=begun)
+
+    return by_column(problem, first, monitor, solve)
 
 
 def _squared(

@@ -12,9 +12,9 @@ from squaresvm.problem import Problem
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = [
-    "INDEFINITE",
     "MAX_SWEEPS",
     "MEMORY",
+    "SHORT_PATIENCE",
     "Crawling",
     "Descent",
     "Extrapolation",
@@ -32,10 +32,6 @@ MEMORY = 2**30
 _POINTS = 10
 #: Times that a gradient that was kept up to date may turn out to have lost digits.
 _REFRESHES = 10
-INDEFINITE = (
-    "the kernel matrix plus diag(1/C) is not positive definite, so the problem is not convex: choose a "
-    "positive semidefinite kernel, or a smaller C"
-)
 
 
 #: Steps of all multipliers at once, before single updates.
@@ -44,6 +40,8 @@ _FIRST_STEPS = 3
 _PATIENCE, _LEFT = 30, 0.1
 #: Conjugate steps, each of which costs what a sweep does, before single updates have their turn again.
 _CONJUGATE_STEPS = 200
+#: Sweeps that are given single updates once they have crawled.
+SHORT_PATIENCE = 3
 #: Rows by which K is told to be close to its diagonal.
 _LOOKED_AT = 9
 #: Changes of the gradient, per root of the number of rows, that may be rounding.
@@ -73,7 +71,7 @@ class Extrapolation:
         size = np.linalg.norm(change, axis=1)
         bent = curvature < -1e-6 * np.linalg.norm(away, axis=1) * size
         if np.any(bent & (size > _NOISE * np.sqrt(beta.size))):
-            raise NotPositiveSemidefiniteError(INDEFINITE)
+            raise NotPositiveSemidefiniteError
         if np.any(bent):
             return None  # At C = 1e8 the gradient itself is known to 1e-6 only: that tells nothing.
         norms = np.sqrt(np.maximum(curvature, 0.0))
@@ -214,11 +212,12 @@ class Descent:
         self.ridge = problem.ridge
         h = problem.operator.diagonal() + self.ridge + shift - drift
         if not np.all(h > 0):
-            raise NotPositiveSemidefiniteError(INDEFINITE)
+            raise NotPositiveSemidefiniteError
         # The denominators of (31), as reciprocals: with shift = 1/A they are those of Q_kk in (21).
         self._inverse_h = 1.0 / h
         self._plane = Extrapolation()
         self._crawling = Crawling()
+        self._extrapolates = True
         self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
         if not beta.any() and beside_diagonal(rows, self._inverse_h) < 1.0:
@@ -269,8 +268,8 @@ class Descent:
             self._is_exact = False
             self._sweep(tol)  # Steps 1 and 3.
             if not np.all(np.isfinite(self.gradient)):
-                raise NotPositiveSemidefiniteError(INDEFINITE)
-            if self.residual > tol:
+                raise NotPositiveSemidefiniteError
+            if self._extrapolates and self.residual > tol:
                 self._extrapolate()
             if watch is not None and watch():
                 return False
@@ -314,7 +313,9 @@ class Descent:
                 return True
             if self.residual <= tol:
                 break
-        self._plane.clear()
+        # By now points of sweeps may be so close that no plane through them tells curvature from rounding.
+        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
+        self.gradient, self._is_exact = self._exact_gradient(), True
         return False
 
     def _extrapolate(self) -> None:

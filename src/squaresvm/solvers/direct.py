@@ -58,7 +58,7 @@ class Direct:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one."""
-        return problem.loss is Loss.SQUARED
+        return problem.loss == Loss.SQUARED
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None

@@ -11,10 +11,18 @@ from squaresvm.problem import Problem
 from squaresvm.solution import Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["EqualitySystem"]
+__all__ = ["EqualitySystem", "bias_of_no_rows"]
 
 #: A factor is reused where no more rows change than this share of the set, and no more than that many.
 _FEW_SHARE, _FEW = 0.05, 64
+
+
+def bias_of_no_rows(problem: Problem, bias: float) -> float:
+    """Return b where no row is active, and nothing is left but 1/2 |w|^2 + A/2 b^2, with w = 0.
+
+    A penalised bias is zero then; a free one costs nothing and stays as it is.
+    """
+    return bias if problem.bias.is_free else 0.0
 
 
 class EqualitySystem:
@@ -56,9 +64,7 @@ class EqualitySystem:
     def solve(self, active: BoolArray, bias: float) -> tuple[FloatArray, float]:
         """Return beta over all rows, and b, with the active rows as equalities and the others left out."""
         if not active.any():
-            return np.zeros(
-                self.problem.n_rows
-            ), bias  # Nothing but 1/2 |w|^2 is left: go towards w = 0 and keep b.
+            return np.zeros(self.problem.n_rows), bias_of_no_rows(self.problem, bias)
         leave, come = self._changes(active)
         few = min(_FEW, int(_FEW_SHARE * active.sum())) if self._reuse else 0
         self.work["refactoring"] += float(active.sum()) ** 3 / 3.0

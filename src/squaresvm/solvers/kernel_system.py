@@ -128,10 +128,7 @@ class KernelSystem:
                 return conjugate_gradients(product, made.solve, rhs, self.goal(wanted, rhs), limit, tell)
         except NotDefiniteError:
             if self.single is None:
-                raise NotPositiveSemidefiniteError(
-                    "the kernel matrix plus diag(1/C) is not positive definite, so the problem is not "
-                    "convex: choose a positive semidefinite kernel, or a smaller C"
-                ) from None
+                raise NotPositiveSemidefiniteError from None
             self.widen("products in float32 were not positive definite")
             return self.solve(rhs, wanted, limit, tell, preconditioner, active)
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
 from squaresvm.linalg.products import times
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
+from squaresvm.runtime.arguments import check_between, check_choice
 from squaresvm.runtime.memory import row_blocks
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback, check_choice
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Lagrangian"]
@@ -90,7 +91,7 @@ class Lagrangian:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge and the bias not free."""
-        return problem.loss is Loss.SQUARED_HINGE and not problem.bias.is_free
+        return problem.loss == Loss.SQUARED_HINGE and not problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -101,15 +102,12 @@ class Lagrangian:
         monitor = Monitor(self.callback, self.trace)
         linear = problem.operator.features is not None
         system: _System = _Linear(problem) if linear else _Kernel(problem)
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            first = None
-            if start is not None:
-                first = system.image(problem.multipliers(start)[:, index])
-            column = problem.column(index)
-            found.append(_iterate(column, system, alpha, self.stop, tol, limit, monitor, first))
-        return columns_of(found, monitor.trace)
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
+            begin = None if first is None else system.image(column.multipliers(first)[:, 0])
+            return _iterate(column, system, alpha, self.stop, tol, limit, monitor, begin)
+
+        return by_column(problem, start, monitor, solve)
 
     def _alpha(self, problem: Problem) -> FloatArray:
         if self.alpha is None:

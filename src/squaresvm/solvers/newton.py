@@ -110,7 +110,7 @@ class Newton:
         # in the factors of small systems between them, would wait for one another more than they work.
         with threads_for_blas():
             found = search(problem.linear, tol, limit, Monitor(self.callback, self.trace), start)
-            if found.outcome is not Outcome.FINISHED:
+            if found.outcome != Outcome.FINISHED:
                 return found
             return _polished(problem, found, tol)
 
@@ -194,7 +194,7 @@ def _first(problem: LinearProblem, start: Solution | None, keep: Keep | None = N
         return _begun(problem, start.primal, start.bias)
     sample = None
     # With many features, rows that are enough of them are no sample any more.
-    if problem.loss is Loss.SQUARED_HINGE and not is_wide(n):
+    if problem.loss == Loss.SQUARED_HINGE and not is_wide(n):
         sample = problem.runner.sample(max(_LEAST_SAMPLE, _SAMPLE_A_FEATURE * n))
     if sample is None:
         return _begun(problem, np.zeros((n, k)), np.zeros(k))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor
-from squaresvm.problem import Bias, Loss, Problem, columns_of
+from squaresvm.problem import Bias, Loss, Problem
+from squaresvm.runtime.arguments import check_between
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback
-from squaresvm.solvers.two_smo import column_start, ended, tell
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, origin
+from squaresvm.solvers.two_smo import ended, tell
 from squaresvm.typing import FloatArray
 
 __all__ = ["PenaltyFlow"]
@@ -90,7 +91,7 @@ class PenaltyFlow:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one and the bias free."""
-        return problem.loss is Loss.SQUARED and problem.bias.is_free
+        return problem.loss == Loss.SQUARED and problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -101,12 +102,11 @@ class PenaltyFlow:
         tau = _LENGTH * float(problem.costs.max()) if self.step is None else float(self.step)
         operator, ridge = problem.operator, problem.ridge + 1.0 / tau
         factor = CholeskyFactor.build(operator.store(), operator.slots, ridge, Bias.none())
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            first = column_start(problem, start, index)
-            found.append(self._flow(problem.column(index), factor, tau, first, tol, limit, monitor))
-        return columns_of(found, monitor.trace)
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
+            return self._flow(column, factor, tau, first or origin(column), tol, limit, monitor)
+
+        return by_column(problem, start, monitor, solve)
 
     def _flow(
         self,

@@ -9,13 +9,13 @@ import numpy as np
 
 from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, check_callback, check_memory
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
 from squaresvm.solvers.descent import (
-    INDEFINITE,
     MAX_SWEEPS,
     MEMORY,
+    SHORT_PATIENCE,
     Crawling,
     Extrapolation,
     beside_diagonal,
@@ -23,7 +23,7 @@ from squaresvm.solvers.descent import (
     first_steps,
     next_rows,
 )
-from squaresvm.solvers.two_smo import column_start, ended, tell
+from squaresvm.solvers.two_smo import ended, tell
 from squaresvm.typing import FloatArray
 
 __all__ = ["BoundedDescent", "SesquiSmo"]
@@ -33,8 +33,6 @@ _SMALL_A = 0.3
 #: An extrapolation is given up where it would push more than this share of the rows across their bound.
 _CLIPPED = 0.1
 _REFRESHES = 10
-#: Sweeps that are given single updates once they have crawled.
-_SHORT_PATIENCE = 3
 #: Conjugate steps before single updates have their turn again, or until the violation of the support vectors
 #: is this share of that of the rows at their bound.
 _CONJUGATE_STEPS, _SETTLED = 200, 0.1
@@ -109,7 +107,7 @@ class SesquiSmo:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge and the bias not free."""
-        return problem.loss is Loss.SQUARED_HINGE and not problem.bias.is_free
+        return problem.loss == Loss.SQUARED_HINGE and not problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -118,14 +116,13 @@ class SesquiSmo:
         limit = MAX_SWEEPS if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
         rows = RowCache(problem.operator, self.memory)
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            first = column_start(problem, start, index).beta
-            assert first is not None
-            search = BoundedDescent(problem.column(index), rows, first[:, 0])
-            found.append(_searched(search, tol, limit, monitor))
-        return columns_of(found, monitor.trace)
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
+            beta = (first or origin(column)).beta
+            assert beta is not None
+            return _searched(BoundedDescent(column, rows, beta[:, 0]), tol, limit, monitor)
+
+        return by_column(problem, start, monitor, solve)
 
 
 def _searched(search: BoundedDescent, tol: float, limit: int, monitor: Monitor) -> Solution:
@@ -158,11 +155,12 @@ class BoundedDescent:
         self._inverse_A = 1.0 / problem.bias.penalty
         self._bare = problem.operator.diagonal() + self.ridge
         if not np.all(self._bare > 0):
-            raise NotPositiveSemidefiniteError(INDEFINITE)
+            raise NotPositiveSemidefiniteError
         self.h = self._bare + self._inverse_A  # Q_kk of (21), the denominator of (31).
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
         self._plane = Extrapolation()
         self._crawling = Crawling()
+        self._extrapolates = True
         self.gradient = self._exact_gradient() if self.beta.any() else -self.y
         self._beside = beside_diagonal(rows, 1.0 / self.h)
         if not self.beta.any() and self._beside < 1.0:
@@ -206,8 +204,8 @@ class BoundedDescent:
                     return True
             self._sweep(tol)
             if not np.all(np.isfinite(self.gradient)):
-                raise NotPositiveSemidefiniteError(INDEFINITE)
-            if self.violation.max() > tol:
+                raise NotPositiveSemidefiniteError
+            if self._extrapolates and self.violation.max() > tol:
                 self._extrapolate()
             if watch():
                 return False
@@ -326,8 +324,9 @@ class BoundedDescent:
             moved = self._along_face(last - self.sweeps, tol)
             if watch():
                 return True
-        self._plane.clear()
-        self._crawling = Crawling(_SHORT_PATIENCE)
+        # As in 2SMO: no plane through points that are close to each other from here on, and no lost digits.
+        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
+        self.gradient = self._exact_gradient()
         return False
 
     def _is_settled(self, tol: float) -> bool:

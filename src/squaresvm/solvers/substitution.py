@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.operators import RowCache
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
+from squaresvm.runtime.arguments import check_between
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback, check_memory
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.two_smo import column_start, ended, tell
+from squaresvm.solvers.two_smo import ended, tell
 from squaresvm.typing import FloatArray
 
 __all__ = ["Substitution"]
@@ -84,7 +85,7 @@ class Substitution:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one and the bias free."""
-        return problem.loss is Loss.SQUARED and problem.bias.is_free
+        return problem.loss == Loss.SQUARED and problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -95,14 +96,13 @@ class Substitution:
         rows = RowCache(problem.operator, self.memory)
         sums = problem.operator.matmul(np.ones((problem.n_rows, 1)))[:, 0] + problem.ridge
         penalty = self._penalty(float(sums.mean()) / problem.n_rows)
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            first = column_start(problem, start, index).beta
-            assert first is not None
-            search = _Search(problem.column(index), rows, first[:, 0], sums, penalty)
-            found.append(search.solve(tol, limit, monitor))
-        return columns_of(found, monitor.trace)
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
+            beta = (first or origin(column)).beta
+            assert beta is not None
+            return _Search(column, rows, beta[:, 0], sums, penalty).solve(tol, limit, monitor)
+
+        return by_column(problem, start, monitor, solve)
 
     def _penalty(self, bound: float) -> float:
         if self.penalty is None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.operators import RowCache
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
+from squaresvm.runtime.arguments import check_between
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, check_between, check_callback, check_memory
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.two_smo import BiasApart, column_start, ended, tell
+from squaresvm.solvers.two_smo import BiasApart, ended, tell
 
 __all__ = ["Sumt"]
 
@@ -79,7 +80,7 @@ class Sumt:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one and the bias free."""
-        return problem.loss is Loss.SQUARED and problem.bias.is_free
+        return problem.loss == Loss.SQUARED and problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -89,13 +90,14 @@ class Sumt:
         monitor = Monitor(self.callback, self.trace)
         rows = RowCache(problem.operator, self.memory)
         ones: Descent | None = None
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            search = BiasApart(problem.column(index), rows, column_start(problem, start, index), ones)
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
+            nonlocal ones
+            search = BiasApart(column, rows, first or origin(column), ones)
             ones = search.ones
-            found.append(self._search(search, tol, limit, monitor))
-        return columns_of(found, monitor.trace)
+            return self._search(search, tol, limit, monitor)
+
+        return by_column(problem, start, monitor, solve)
 
     def _search(self, search: BiasApart, tol: float, limit: int, monitor: Monitor) -> Solution:
         problem, A, reached, iteration = search.problem, float(self.A0), False, 0

@@ -6,6 +6,7 @@ import numpy as np
 
 from squaresvm.factors.ldl import LDLFactor
 from squaresvm.problem import Problem
+from squaresvm.solvers.equalities import bias_of_no_rows
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["SwitchedSystem"]
@@ -45,7 +46,7 @@ class SwitchedSystem:
     def solve(self, active: BoolArray, bias: float) -> tuple[FloatArray, float]:
         """Return beta over all rows, and b, with the active rows as equalities and the others left out."""
         if not active.any():
-            return np.zeros(self.problem.n_rows), bias
+            return np.zeros(self.problem.n_rows), bias_of_no_rows(self.problem, bias)
         if self._rows.size == 0:
             return self.rebuild(active)
         leave = np.flatnonzero(~active[self._rows])

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.operators import RowCache
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Callback, Monitor, check_callback, check_memory
+from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
 from squaresvm.typing import FloatArray
 
-__all__ = ["BiasApart", "TwoSmo", "column_start"]
+__all__ = ["BiasApart", "TwoSmo"]
 
 #: The bias is kept apart from the updates where A times the mean diagonal of H is less than this.
 _SMALL_A = 0.3
@@ -87,7 +87,7 @@ class TwoSmo:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one and the bias not free."""
-        return problem.loss is Loss.SQUARED and not problem.bias.is_free
+        return problem.loss == Loss.SQUARED and not problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -98,18 +98,18 @@ class TwoSmo:
         rows = RowCache(problem.operator, self.memory)
         apart = _keeps_apart(problem)
         ones: Descent | None = None
-        found = []
-        for index in range(problem.n_columns):
-            monitor.column = index
-            column, first = problem.column(index), column_start(problem, start, index)
+
+        def solve(column: Problem, first: Solution | None) -> Solution:
+            nonlocal ones
+            first = first or origin(column)
             scaled = tol * max(float(np.abs(column.targets).max()), np.finfo(float).tiny)
-            if apart:
-                search = BiasApart(column, rows, first, ones)
-                ones = search.ones
-                found.append(search.solve(column.bias.penalty, scaled, limit, monitor))
-            else:
-                found.append(_together(column, rows, first, scaled, limit, monitor))
-        return columns_of(found, monitor.trace)
+            if not apart:
+                return _together(column, rows, first, scaled, limit, monitor)
+            search = BiasApart(column, rows, first, ones)
+            ones = search.ones
+            return search.solve(column.bias.penalty, scaled, limit, monitor)
+
+        return by_column(problem, start, monitor, solve)
 
 
 def _keeps_apart(problem: Problem) -> bool:
@@ -117,14 +117,6 @@ def _keeps_apart(problem: Problem) -> bool:
         return False
     h = problem.operator.diagonal() + problem.ridge  # (41)
     return problem.bias.penalty * float(h.mean()) < _SMALL_A
-
-
-def column_start(problem: Problem, start: Solution | None, index: int) -> Solution:
-    """Return one column of where to start: the origin where nothing else is known."""
-    if start is None:
-        return Solution(beta=np.zeros((problem.n_rows, 1)), bias=np.zeros(1))
-    beta = problem.multipliers(start)[:, [index]]
-    return Solution(beta=beta, bias=start.bias[[index]])
 
 
 def _first(start: Solution) -> FloatArray:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from squaresvm.readers import Place
 from squaresvm.rows import canonical_csr
-from squaresvm.streaming.source import Block, Place
+from squaresvm.runtime.arguments import check_integer
+from squaresvm.streaming.source import Block
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["as_matrix", "as_weights", "check_count", "checked_block", "float_type", "rows_per_block"]
+__all__ = ["as_matrix", "as_weights", "checked_block", "float_type", "rows_per_block"]
 
 #: Fewer rows a block would make products with many features slow, whatever bytes they take.
 _FEWEST_ROWS = 256
@@ -138,19 +139,10 @@ def as_weights(weights: Any, rows: int, place: Place) -> FloatArray:
     return values
 
 
-def check_count(value: object, name: str) -> int:
-    """Return a count of one or more, or raise an error that names the parameter."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-    return int(value)
-
-
 def rows_per_block(block_rows: int | None, row_bytes: float, block_bytes: int) -> int:
     """Return how many rows a block has: as given, or as many as fill about `block_bytes`."""
     if block_rows is not None:
-        return check_count(block_rows, "block_rows")
+        return check_integer("block_rows", block_rows, 1)
     return max(_FEWEST_ROWS, int(block_bytes / max(row_bytes, 1.0)))
 
 

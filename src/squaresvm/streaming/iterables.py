@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.readers import Place
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.streaming.block_reader import Piece, ReadSource
-from squaresvm.streaming.checks import check_count
-from squaresvm.streaming.source import Place
 
 __all__ = ["BlockSource"]
 
@@ -51,7 +51,7 @@ class BlockSource(ReadSource):
         if not callable(factory):
             raise TypeError(f"factory must be a function, not {type(factory).__name__}: {_ADVICE}")
         self._factory = factory
-        self._features = None if n_features is None else check_count(n_features, "n_features")
+        self._features = None if n_features is None else check_integer("n_features", n_features, 1)
         self._last: Any = None
         self._opening: Any = None
 

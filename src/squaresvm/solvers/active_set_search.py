@@ -1,0 +1,264 @@
+"""The search over active sets: the one driver behind factors and conjugate gradients.
+
+The RLSSVM paper iterates S -> S(e(S)), its (57): rows with an error, (10), are taken as equalities, (48), and
+the errors follow from those. Each such step is a Newton step for the primal problem (6), and so an exact line
+search along it makes the objective fall. How the equalities of a set are solved is left to an `Equalities`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from squaresvm.problem import Problem
+from squaresvm.solution import Outcome, Solution
+from squaresvm.solvers.base import Monitor
+from squaresvm.solvers.line_search import minimise_on_line
+from squaresvm.typing import BoolArray, FloatArray
+
+__all__ = ["Equalities", "Iterate", "Target", "search_active_sets"]
+
+
+@dataclass
+class Iterate:
+    """f at the rows, b and |w|^2 of a point of the primal problem."""
+
+    decision: FloatArray
+    bias: float
+    norm: float
+
+    @classmethod
+    def origin(cls, problem: Problem) -> Iterate:
+        """Return w = 0, b = 0."""
+        return cls(np.zeros(problem.n_rows), 0.0, 0.0)
+
+    @classmethod
+    def at(cls, problem: Problem, solution: Solution) -> Iterate:
+        """Return the point of a solution in multipliers, of one column."""
+        assert solution.beta is not None
+        if not solution.beta.any():
+            bias = float(solution.bias[0])
+            return cls(np.full(problem.n_rows, bias), bias, 0.0)
+        decision, bias = problem.decision(solution)[:, 0], float(solution.bias[0])
+        return cls(decision, bias, max(float(solution.beta[:, 0] @ (decision - bias)), 0.0))
+
+    def move(self, target: Iterate, inner: float, t: float) -> Iterate:
+        """Return the point a share t of the way to `target`; `inner` is w'w_target."""
+        return Iterate(
+            (1 - t) * self.decision + t * target.decision,
+            (1 - t) * self.bias + t * target.bias,
+            (1 - t) ** 2 * self.norm + 2 * t * (1 - t) * inner + t**2 * target.norm,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The solution of the equalities on a set of rows: where a step leads to.
+
+    Parameters
+    ----------
+    beta : ndarray of shape (m,)
+        Zero outside the set.
+    point : Iterate
+    residual : float
+        As the certificate measures it, over the rows that count.
+    is_exact : bool, default=True
+        Whether the residual is known to all digits.
+    cost : int, default=1
+        Iterations spent on it.
+    """
+
+    beta: FloatArray
+    point: Iterate
+    residual: float
+    is_exact: bool = True
+    cost: int = 1
+
+    @property
+    def solution(self) -> Solution:
+        """Multipliers and bias."""
+        return Solution(beta=self.beta[:, None].copy(), bias=np.array([self.point.bias]))
+
+
+class Equalities(Protocol):
+    """The equalities (48) of a set of rows that changes, and how they are solved."""
+
+    @property
+    def enough(self) -> float:
+        """Share of tol at which the search may end although the set has not come to rest."""
+        ...
+
+    def solve(self, active: BoolArray, bias: float, tol: float, limit: int) -> Target:
+        """Return the solution with the active rows as equalities and the others left out.
+
+        Parameters
+        ----------
+        active : ndarray of bool of shape (m,)
+        bias : float
+            What a free bias stays at where the set is empty.
+        tol : float
+        limit : int
+            Iterations at most.
+        """
+        ...
+
+    def exactly(self) -> Target:
+        """Return the last target with its residual known to all digits."""
+        ...
+
+    def goes_on(self, settled: bool, improved: bool) -> bool:
+        """Return whether another step may help after an exact residual above what is wanted.
+
+        Parameters
+        ----------
+        settled : bool
+            Whether the set is that of its own errors.
+        improved : bool
+            Whether the residual is less than half of the least one before.
+        """
+        ...
+
+
+def search_active_sets(
+    problem: Problem,
+    equalities: Equalities,
+    tol: float,
+    limit: int,
+    start: Solution | None = None,
+    monitor: Monitor | None = None,
+    counted: BoolArray | None = None,
+    first: Target | None = None,
+) -> Solution:
+    """Return the solution of one column of targets.
+
+    Parameters
+    ----------
+    problem : Problem
+    equalities : Equalities
+    tol : float
+    limit : int
+        Iterations at most.
+    start : Solution, optional
+        In multipliers; the origin by default.
+    monitor : Monitor, optional
+    counted : ndarray of bool, optional
+        The rows that count: all by default.
+    first : Target, optional
+        The start with its residual, where that is known: the search may be over before it begins.
+
+    Returns
+    -------
+    Solution
+        Where the bias is free and all rows that count are of one class, it is w = 0, b = their label: of the
+        optima, all of objective zero, the limit of those with a penalised bias.
+    """
+    counted = np.ones(problem.n_rows, dtype=bool) if counted is None else counted
+    monitor = Monitor() if monitor is None else monitor
+    alone = _one_class(problem, counted)
+    if alone is not None:
+        return alone
+    return _Search(problem, equalities, tol, limit, monitor, counted).run(start, first)
+
+
+def _one_class(problem: Problem, counted: BoolArray) -> Solution | None:
+    labels = problem.targets[counted, 0]
+    if not problem.bias.is_free or labels.size == 0 or labels.min() != labels.max():
+        return None
+    return Solution(beta=np.zeros((problem.n_rows, 1)), bias=np.array([float(labels[0])]))
+
+
+class _Search:
+    """One run of the driver."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        equalities: Equalities,
+        tol: float,
+        limit: int,
+        monitor: Monitor,
+        counted: BoolArray,
+    ) -> None:
+        self.problem, self.equalities, self.counted = problem, equalities, counted
+        self.tol, self.limit, self.monitor = tol, limit, monitor
+        self.y = problem.targets[:, 0]
+        self.best: Target | None = None
+        self._tried = set[bytes]()
+
+    @property
+    def least(self) -> float:
+        """The least residual so far."""
+        return np.inf if self.best is None else self.best.residual
+
+    def _with_error(self, point: Iterate) -> BoolArray:
+        """Return the rows with an error, (10)."""
+        return np.asarray((self.y * point.decision < 1.0) & self.counted)
+
+    def run(self, start: Solution | None, first: Target | None) -> Solution:
+        """Return the solution."""
+        if start is None:
+            start = Solution(beta=np.zeros((self.problem.n_rows, 1)), bias=np.zeros(1))
+        self.best, target, used = first, first, 0
+        point = Iterate.at(self.problem, start) if first is None else first.point
+        enough, goes_on = self.equalities.enough * self.tol, True
+        while goes_on and self.least > enough and used < self.limit and not self.monitor.stopped:
+            active = self._with_error(point)
+            target = self.equalities.solve(active, point.bias, self.tol, self.limit - used)
+            used += max(target.cost, 1)
+            settled = np.array_equal(self._with_error(target.point), active)
+            if settled or target.residual <= self.tol:
+                target = target if target.is_exact else self.equalities.exactly()
+                goes_on = self.equalities.goes_on(settled, target.residual < 0.5 * self.least)
+            self._keep(target)
+            self._tell(target, used)
+            following = target.point if settled else self._next(point, target, active)
+            goes_on, point = goes_on and following is not None, following or point
+        if target is not None and not target.is_exact:
+            self._keep(self.equalities.exactly())
+        return self._ended(start, used)
+
+    def _keep(self, target: Target) -> None:
+        if target.is_exact and target.residual < self.least:
+            self.best = target
+
+    def _tell(self, target: Target, used: int) -> None:
+        if not self.monitor.listens:
+            return
+        decision = target.point.decision[:, None]
+        objective = float(self.problem.objective_at(target.solution, decision)[0])
+        self.monitor.tell(used, objective, target.residual, float(target.beta.sum()))
+
+    def _next(self, point: Iterate, target: Target, active: BoolArray) -> Iterate | None:
+        """Return the least point on the way to the target; None where all ways have been tried."""
+        # w'w_target = sum_i beta_i w'phi(x_i): no kernel values are needed.
+        inner = float(target.beta @ (point.decision - point.bias))
+        t = self._line_minimum(point, target.point, inner)
+        moved = point.move(target.point, inner, t)
+        if t > 0.0 and not np.array_equal(self._with_error(moved), active):
+            return moved
+        # The line search is lost in rounding. The paper's own step (57) is what is left, once for each set.
+        mark = self._with_error(target.point).tobytes()
+        if mark in self._tried:
+            return None
+        self._tried.add(mark)
+        return target.point
+
+    def _line_minimum(self, point: Iterate, target: Iterate, inner: float) -> float:
+        problem, step = self.problem, target.bias - point.bias
+        penalty = 0.0 if problem.bias.is_absent else problem.bias.penalty
+        curvature = max(target.norm - 2 * inner + point.norm, 0.0) + penalty * step**2
+        margin = (1.0 - self.y * point.decision)[self.counted]
+        change = (self.y * (target.decision - point.decision))[self.counted]
+        costs = problem.costs[self.counted]
+        # A Newton step: the objective starts to fall by as much as its model is curved.
+        decrement = curvature + float(costs @ np.where(margin > 0, change**2, 0.0))
+        return minimise_on_line(-decrement, curvature, margin, change, costs)
+
+    def _ended(self, start: Solution, used: int) -> Solution:
+        found = start if self.best is None else self.best.solution
+        outcome = Outcome.MAX_ITER if used >= self.limit and self.least > self.tol else Outcome.FINISHED
+        if self.monitor.stopped:
+            outcome = Outcome.STOPPED
+        return Solution(beta=found.beta, bias=found.bias, n_iter=max(used, 1), outcome=outcome)
