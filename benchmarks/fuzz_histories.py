@@ -12,6 +12,7 @@ exit code is 1 where there was one.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections import Counter
@@ -60,7 +61,7 @@ def swept(what, wanted, seed, given):
         done, refused = done + outcome.steps, refused + outcome.refused
         statuses.update(outcome.statuses)
         for failure in outcome.failures:
-            faults[failure.action, " ".join(failure.fault.split()[:2])] += 1
+            faults[failure.action, re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", failure.fault)[:60]] += 1
             if sum(faults.values()) <= given.show:
                 print(failure)
                 print(f"    python benchmarks/fuzz_histories.py --replay {seed}", flush=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from squaresvm.meta.pruning import prune
     from squaresvm.meta.window import Window
     from squaresvm.onnx import to_onnx
+    from squaresvm.runtime.atomic import locked
     from squaresvm.search import LSSVCCV, LSSVRCV
     from squaresvm.solution import Certificate, Status
 
@@ -57,6 +58,7 @@ _MODULES = {
     "meta.pruning": ("prune",),
     "meta.window": ("Window",),
     "onnx": ("to_onnx",),
+    "runtime.atomic": ("locked",),
     "search": ("LSSVCCV", "LSSVRCV"),
     "solution": ("Certificate", "Status"),
 }

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.family import Bias
 from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator, KernelStore, PrecomputedOperator
 from squaresvm.solution import Solution, Status
@@ -241,3 +242,11 @@ def test_factor_shares_the_buffer_of_the_kernel():
     K = oracle.kernel_matrix("rbf", X, X, gamma=0.4)
     b = np.ones((60, 1))
     np.testing.assert_allclose(operator.matmul(b), K @ b, rtol=1e-12)
+
+
+def test_a_hessian_of_large_columns_is_at_least_the_identity():
+    """Sums of 1e19 have lost the one on the diagonal, and rounding has left a negative eigenvalue."""
+    scatter = 1e19 * np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, -1e-3]])
+    sums = Moments(2.0, np.zeros(3), scatter, np.zeros(1), np.ones((3, 1)), np.ones(1))
+    w, _ = MomentsFactor(sums, Bias.none()).step(np.array([[1.0], [1.0], [1.0]]), np.zeros(1))
+    np.testing.assert_allclose(w.ravel(), [0.5e-19, 0.5e-19, 1.0], rtol=1e-6, atol=1e-8)

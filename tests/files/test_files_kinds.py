@@ -333,7 +333,7 @@ class TestPairs:
         loaded = again(model, tmp_path, factor=factor)
         assert isinstance(loaded, OneVsOne)
         assert str(loaded) == str(model)
-        assert str(loaded._template) == str(model._template)
+        assert str(loaded._votes.template) == str(model._votes.template)
         assert loaded.ids_.tolist() == model.ids_.tolist()
         assert same(loaded.decision_function(Q), model.decision_function(Q))
         assert loaded.certificate_.residual == pytest.approx(model.certificate_.residual, abs=1e-9)
@@ -398,7 +398,7 @@ class TestPairs:
         model, _, _, y = paired("searched")
         model.forget([0])
         again(model, tmp_path)
-        held = [y[0] in pair for pair in model._pairs]
+        held = [y[0] in pair for pair in model._votes.pairs]
         assert [pair["search"] is None for pair in header_of(tmp_path)["pairs"]] == held
 
     def test_in_a_window(self, tmp_path):

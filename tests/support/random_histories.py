@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 import squaresvm
 from support import referee
 from support.hands import PATIENCE, in_child, start
-from support.random_settings import M_LEAST, M_MOST, random_setting
+from support.random_settings import M_LEAST, M_MOST, random_setting, resolved
 
 #: A claim is a lie where the truth is this many times tol, or what float64 leaves of K beta.
 SLACK = 10.0
@@ -149,11 +149,11 @@ class _History:
         self.arrived = m
         subject = Subject(model, X, y, weights, np.arange(m))
         self._keep(subject, np.isin(subject.ids, model.ids_))  # A window may be smaller than m.
-        subject.class_weight = self._class_weights(model, None)
+        subject.class_weight = self._class_weights(model)
         self.subjects.append(subject)
         return subject, None
 
-    def _class_weights(self, model, before):
+    def _class_weights(self, model):
         """Return what each class weighs from now on: as given, or as the fit resolved it."""
         given = self.setting.class_weight
         if given is None or self.setting.wrapper == "pairs":
@@ -254,7 +254,7 @@ class _History:
         if self.setting.wrapper == "search" and counts.min() < 2:
             return None  # The search leaves one out, which needs two rows a class.
         subject.model.refit()
-        subject.class_weight = self._class_weights(subject.model, subject.class_weight)
+        subject.class_weight = self._class_weights(subject.model)
         return subject, None
 
     def _copy(self, subject):
@@ -391,17 +391,3 @@ class _History:
             return ""
         worst = int(np.argmax(off / bound))
         return f"f off by {off[worst]:.1e} from a fresh fit, where gaps allow {bound[worst]:.1e}"
-
-
-def resolved(model, class_weight):
-    """Return the unfitted plain estimator with the numbers that the fit resolved in place of words."""
-    kind = squaresvm.LSSVC if isinstance(model, squaresvm.LSSVCCV) else type(model)
-    names = kind._get_param_names()
-    parameters = {name: value for name, value in model.get_params(deep=False).items() if name in names}
-    parameters["C"] = model.C_
-    if not callable(model.kernel) and model.kernel not in ("linear", "precomputed"):
-        parameters["gamma"] = model.gamma_
-    if class_weight is not None:
-        present = set(model.classes_.tolist())
-        parameters["class_weight"] = {k: v for k, v in class_weight.items() if k in present}
-    return kind(**parameters)

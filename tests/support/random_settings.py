@@ -126,3 +126,17 @@ def _wrapped(rng, model, kernel, classes, parameters):
             searched.set_params(degree=model.degree, coef0=model.coef0)
         return searched, "search"
     return model, "plain"
+
+
+def resolved(model, class_weight):
+    """Return the unfitted plain estimator with the numbers that the fit resolved in place of words."""
+    kind = LSSVC if isinstance(model, LSSVCCV) else type(model)
+    names = kind._get_param_names()
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if name in names}
+    parameters["C"] = model.C_
+    if not callable(model.kernel) and model.kernel not in ("linear", "precomputed"):
+        parameters["gamma"] = model.gamma_
+    if class_weight is not None:
+        present = set(model.classes_.tolist())
+        parameters["class_weight"] = {k: v for k, v in class_weight.items() if k in present}
+    return kind(**parameters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 
 from squaresvm.family import Bias
@@ -195,7 +196,8 @@ def _factor_above_one(R: FloatArray) -> FloatArray:
     """Return L, lower triangular, with L L' equal to R but for eigenvalues below one, which become one."""
     values, vectors = np.linalg.eigh(R)
     root = np.sqrt(np.maximum(values, 1.0))
-    return np.asfortranarray(np.linalg.qr((vectors * root).T, mode="r").T)
+    triangle = scipy.linalg.qr((vectors * root).T, mode="r")[0]
+    return np.asfortranarray(triangle.T)
 
 
 class MomentsFactor:

@@ -47,8 +47,10 @@ What some kinds of models have beside this, or in place of it:
   what was tried; null after a row was forgotten.
 - A model fitted from a stream has no rows, labels and ids but ``stream``: how many ``rows`` there were, the
   ``certificate`` that they gave, and where the model keeps sums the ``total`` of ``mean, scatter, target,
-  response, spread`` and ``digits_lost``, by what factor subtraction has raised their relative error. The
-  arrays ``classes`` and ``counts`` are the labels and the rows of each.
+  response, spread`` and ``digits_lost``, by what factor subtraction has raised their relative error; beside
+  them ``scale``, the largest absolute value, ``bounds`` of norms and costs of rows, and ``widest`` of their
+  targets, which residuals are measured by. The arrays ``classes`` and ``counts`` are the labels and
+  the rows of each.
 - `OneVsOne` has the rows once, the estimator that it was given as ``of`` and with its numbers resolved as
   ``fitted``, and for each of ``pairs``, in the order of the classes, ``settings``, ``solver, reason, n_iter,
   outcome, factor, search`` as above and ``shapes`` of arrays: those of all pairs stand in one array of that

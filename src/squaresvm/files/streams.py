@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,14 @@ def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
             "gap": certificate.gap,
             "objective": certificate.objective,
             "status": certificate.status.value,
+            "decision_error": certificate.decision_error,
+            "column": int(certificate.column),
         },
         "total": None if sums is None else sums.total,
         "digits_lost": None if sums is None else sums.blurred().loss_of_digits(),
+        "scale": state.scale,
+        "bounds": None if sums is None else [sums.largest, sums.lightest],
+        "widest": None if sums is None or sums.widest is None else sums.widest.tolist(),
     }
     if state.classes is not None:
         header["labels_are_objects"] = state.classes.dtype == object
@@ -75,9 +81,10 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
         n_features=n,
         count=rows,
         counts=counts,
-        judged=_certificate(described["certificate"]),
+        judged=_certificate(described["certificate"], k),
         to_probabilities=decode_calibration(arrays, classes),
         sums=_sums(described, arrays, settings, (n, k)),
+        scale=_bound(described["scale"], "the largest of its values"),
     )
     if state.solution.primal is None:
         raise ValueError("it is of a stream, and has no vector w")
@@ -108,12 +115,15 @@ def _classes(header: dict[str, Any], arrays: Arrays, settings: Settings) -> tupl
     return classes, counts
 
 
-def _certificate(described: Any) -> Certificate:
+def _certificate(described: Any, k: int) -> Certificate:
     """Return what was measured on the rows: a file without them has only its word for it."""
     residual, gap, objective = (number(described[name], name) for name in ("residual", "gap", "objective"))
     if residual < 0:
         raise ValueError("its residual is negative")
-    return Certificate(residual, gap, objective, Status(described["status"]))
+    column, error = described["column"], _bound(described["decision_error"], "the error of its decisions")
+    if type(column) is not int or not 0 <= column < k:
+        raise ValueError("the column of its certificate does not exist")
+    return Certificate(residual, gap, objective, Status(described["status"]), error, column)
 
 
 def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int, int]) -> Moments | None:
@@ -131,4 +141,19 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
     parts = [floats_of(arrays, name, *shape) for name, shape in zip(_SUMS, shapes, strict=True)]
     check_symmetric(parts[1])
     mean, scatter, target, response, spread = parts
-    return Moments(total, mean, scatter, target, response, spread).having_lost(lost)
+    largest, lightest = (_bound(value, "a bound of its rows") for value in described["bounds"])
+    widest = None
+    if described["widest"] is not None:
+        widest = np.array([number(value, "a bound of its targets") for value in described["widest"]])
+    if lightest == 0.0 or (widest is not None and (widest.shape != (k,) or np.any(widest < spread))):
+        raise ValueError("the bounds of its rows are not those of its sums")
+    sums = Moments(total, mean, scatter, target, response, spread)
+    return replace(sums, widest=widest, largest=largest, lightest=lightest).having_lost(lost)
+
+
+def _bound(value: Any, what: str) -> float | None:
+    """Return what is at least, or at most, as large as some number; None where nobody took it."""
+    found = None if value is None else number(value, what)
+    if found is not None and found < 0.0:
+        raise ValueError(f"{what} is negative")
+    return found

@@ -456,8 +456,14 @@ def _resolved(state: StreamedState) -> StreamedState:
     w, b = problem.solution()
     certificate = problem.certify(w, b, state.settings.tol)
     reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
-    solution = Solution(primal=w, bias=b)
-    return replace(state, solution=solution, judged=certificate, solver="direct", reason=reason)
+    return replace(
+        state,
+        solution=Solution(primal=w, bias=b),
+        judged=certificate,
+        solver="direct",
+        reason=reason,
+        to_probabilities=None,  # They were calibrated on other rows, and on rows that may have left.
+    )
 
 
 def _scales(state: StreamedState, sums: Moments) -> FloatArray:
