@@ -457,7 +457,9 @@ def _resolved(state: StreamedState) -> StreamedState:
     certificate = problem.certify(w, b, state.settings.tol)
     reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
     solution = Solution(primal=w, bias=b)
-    return replace(state, solution=solution, judged=certificate, solver="direct", reason=reason)
+    # The map to probabilities was made with rows that may have left.
+    changed = replace(state, solution=solution, judged=certificate, to_probabilities=None)
+    return replace(changed, solver="direct", reason=reason)
 
 
 def _scales(state: StreamedState, sums: Moments) -> FloatArray:
