@@ -41,7 +41,7 @@ _PATIENCE, _LEFT = 30, 0.1
 _CONJUGATE_STEPS = 200
 #: Rows by which K is told to be close to its diagonal.
 _LOOKED_AT = 9
-#: Changes of the gradient, per root of the number of rows, that may be rounding.
+#: Changes of the gradient, in units of the targets and per root of the number of rows, that may be rounding.
 _NOISE = 1e-4
 
 
@@ -51,9 +51,15 @@ class Extrapolation:
     At each point the gradient is known, so on the plane through several of them the quadratic is known too.
     This is Anderson's extrapolation with the objective in place of the residual, which makes it a safeguard
     of its own: the minimum over the plane is no higher than any of its points.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+        Size of the targets, by which rounding is told from negative curvature.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scale: float = 1.0) -> None:
+        self._noise = _NOISE * scale
         self._points: list[tuple[FloatArray, FloatArray]] = []
 
     def step(self, beta: FloatArray, gradient: FloatArray) -> tuple[FloatArray, FloatArray] | None:
@@ -67,7 +73,7 @@ class Extrapolation:
         curvature = np.einsum("ij,ij->i", away, change)
         size = np.linalg.norm(change, axis=1)
         bent = curvature < -1e-6 * np.linalg.norm(away, axis=1) * size
-        if np.any(bent & (size > _NOISE * np.sqrt(beta.size))):
+        if np.any(bent & (size > self._noise * np.sqrt(beta.size))):
             raise NotPositiveSemidefiniteError
         if np.any(bent):
             return None  # At C = 1e8 the gradient itself is known to 1e-6 only: that tells nothing.
@@ -212,7 +218,7 @@ class Descent:
             raise NotPositiveSemidefiniteError
         # The denominators of (31), as reciprocals: with shift = 1/A they are those of Q_kk in (21).
         self._inverse_h = 1.0 / h
-        self._plane = Extrapolation()
+        self._plane = Extrapolation(float(np.abs(target).max(initial=0.0)))
         self._crawling = Crawling()
         self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
