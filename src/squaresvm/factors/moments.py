@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.family import Bias
-from squaresvm.linalg.definite import cholesky_with_jitter
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.linalg.lapack import solve_triangular_in_place
 from squaresvm.linalg.products import gram, times
 from squaresvm.runtime.memory import row_blocks
@@ -127,16 +127,9 @@ class Moments:
 
     def _emptied(self) -> Moments:
         """Return the sums over no rows, of which `loss_of_digits` tells that no digit is left of them."""
-        nothing = Moments(0.0, *(0.0 * sums for sums in self._sums))
-        return replace(nothing, peak=self._peak)
-
-    @property
-    def _sums(self) -> tuple[FloatArray, ...]:
-        return self.mean, self.scatter, self.target, self.response, self.spread
-
-    @property
-    def _peak(self) -> FloatArray:
-        return self._size if self.peak is None else self.peak
+        sums = (self.mean, self.scatter, self.target, self.response, self.spread)
+        nothing = Moments(0.0, *(np.zeros_like(values) for values in sums))
+        return replace(nothing, peak=self._size if self.peak is None else self.peak)
 
     def _moved(self, other: Moments, total: float, share: float, sign: float, between: float) -> Moments:
         # With a and b between the two means, sums around the joint mean gain S S' / (S + S') a b'.
@@ -149,12 +142,15 @@ class Moments:
             self.response + sign * other.response + between * np.outer(away, gap),
             self.spread + sign * other.spread + between * gap**2,
         )
-        return replace(moved, peak=np.maximum(self._peak, moved._size))
+        peak = self._size if self.peak is None else self.peak
+        return replace(moved, peak=np.maximum(peak, moved._size))
 
-    @property
-    def rounding_scale(self) -> float:
-        """The largest entry that the scatter has had: its errors are eps times that, whatever is left."""
-        return float(self._peak[:-1].max(initial=0.0))
+
+def _factor_above_one(R: FloatArray) -> FloatArray:
+    """Return L, lower triangular, with L L' equal to R but for eigenvalues below one, which become one."""
+    values, vectors = np.linalg.eigh(R)
+    root = np.sqrt(np.maximum(values, 1.0))
+    return np.asfortranarray(np.asarray(np.linalg.qr((vectors * root).T, mode="r")).T)
 
 
 class MomentsFactor:
@@ -188,11 +184,11 @@ class MomentsFactor:
         self._matrix = np.asfortranarray(self.moments.scatter + left * np.outer(mean, mean))
         self._matrix[np.diag_indices(mean.size)] += 1.0
         self._factor = self._matrix.copy(order="F")
-        # I and a scatter are definite, whatever the rows are: where the factor fails, subtraction has left
-        # errors of the size of what was subtracted from.
-        diagonal = np.diagonal(self._matrix).copy()
-        scale = max(float(diagonal.max(initial=0.0)), self.moments.rounding_scale)
-        cholesky_with_jitter(self._factor, diagonal, self._refill, scale)
+        try:
+            cholesky_with_jitter(self._factor, np.diagonal(self._matrix).copy(), self._refill)
+        except NotPositiveSemidefiniteError:
+            # R is the identity and more, whatever rounding made of sums of large columns.
+            self._factor = _factor_above_one(self._matrix)
 
     def _refill(self) -> None:
         self._factor[:] = self._matrix

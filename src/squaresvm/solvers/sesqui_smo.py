@@ -187,7 +187,7 @@ class BoundedDescent:
             raise NotPositiveSemidefiniteError
         self.h = self._bare + self._inverse_A  # Q_kk of (21), the denominator of (31).
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
-        self._plane = Extrapolation()
+        self._plane = Extrapolation(self._product, float(self.h.max()))
         self._crawling = Crawling()
         self.gradient = self._exact_gradient() if self.beta.any() else -self.y
         self._beside = beside_diagonal(rows, 1.0 / self.h)
