@@ -11,7 +11,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 -m "not slow"
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-everywhere coverage demo docs lint format bench dist clean
+.PHONY: help test test-everywhere coverage demo docs lint format bench compare dist clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
@@ -53,6 +53,10 @@ bench: .venv/stamp-demo  ## measure against scikit-learn, one ratio a line (DATA
 	@echo "== Running the benchmarks"
 	@for script in benchmarks/bench_*.py; do \
 		echo "-- $$script"; SQUARESVM_DATA="$(DATA)" $(BIN)/python "$$script" || exit 1; done
+
+compare: .venv/stamp-demo  ## time short cases in another source tree and in this one, in turn (BASE=other/src)
+	@test -n "$(BASE)" || { echo "name the other tree, as in: make compare BASE=../old/src" >&2; exit 1; }
+	@$(BIN)/python benchmarks/compare_trees.py "$(BASE)" src
 
 dist: .venv/stamp-release  ## build wheel and source distribution, check both, and test the latter from itself
 	@echo "== Building and checking dist/"

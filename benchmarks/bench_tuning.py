@@ -20,8 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from squaresvm import LSSVC, LSSVCCV
 from squaresvm.kernels import Kernel
-from squaresvm.search.families import KernelFamily
-from squaresvm.search.paths import KernelPath
+from squaresvm.search.paths import KernelFamily, KernelPath
 
 #: Steps of 4 over the range that LIBSVM's guide recommends.
 CS = [2.0**power for power in range(-5, 12, 2)]

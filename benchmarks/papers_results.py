@@ -4,7 +4,7 @@ squaresvm bench --data FOLDER -o bench-results
 python benchmarks/papers_results.py bench-results/results.json
 
 writes docs/results: the results without pictures as JSON, all of them as Markdown, a table of each table as
-CSV, and its curves or regions as HTML. tests/test_papers_results.py checks that they belong together.
+CSV, and its curves or regions as HTML. tests/bench/test_papers_results.py checks that they belong together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from squaresvm.bench import read_results
-from squaresvm.bench.plots import regions
+from squaresvm.bench.pictures import regions
 from squaresvm.bench.report import (
     curves_of,
     markdown_report,

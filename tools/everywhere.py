@@ -233,6 +233,8 @@ def tested(cell: Cell, python: str) -> tuple[str, str]:
     """Run pytest and return a colour and pytest's own summary."""
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
     command += [f"--part={cell.part}"] if cell.part else []
+    # Without its compiler Numba is too slow for the examples of the pages.
+    command += ["tests"] if cell.part == "uncompiled" else []
     command += ["-n", "auto", "--maxprocesses=4", *cell.arguments]
     log = PLACE / "logs" / f"{cell.title.replace('/', '-')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from squaresvm._version import __version__
-from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
-from squaresvm.features.nystrom import Nystrom
-from squaresvm.files import load, save
-from squaresvm.judging.receipt import Receipt
-from squaresvm.judging.robust import Robust
-from squaresvm.meta.one_vs_one import OneVsOne
-from squaresvm.meta.pruning import prune
-from squaresvm.meta.window import Window
-from squaresvm.search import LSSVCCV, LSSVRCV
-from squaresvm.solution import Certificate, Status
 
 if TYPE_CHECKING:
+    from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+    from squaresvm.features.nystrom import Nystrom
+    from squaresvm.files import load, save
+    from squaresvm.judging.receipt import Receipt
+    from squaresvm.judging.robust import Robust
+    from squaresvm.meta.one_vs_one import OneVsOne
+    from squaresvm.meta.pruning import prune
+    from squaresvm.meta.window import Window
     from squaresvm.onnx import to_onnx
+    from squaresvm.search import LSSVCCV, LSSVRCV
+    from squaresvm.solution import Certificate, Status
 
 __all__ = [
     "LSSVC",
@@ -37,18 +39,38 @@ __all__ = [
     "Window",
     "__version__",
     "load",
+    "locked",
     "prune",
     "save",
     "to_onnx",
 ]
 
+#: Where each name comes from. Modules are imported when a name is first asked for: the command line must be
+#: able to catch an interruption while they are, which takes a second or two.
+_MODULES = {
+    "estimators": ("LSSVC", "LSSVR", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"),
+    "features.nystrom": ("Nystrom",),
+    "files": ("load", "save"),
+    "judging.receipt": ("Receipt",),
+    "judging.robust": ("Robust",),
+    "meta.one_vs_one": ("OneVsOne",),
+    "meta.pruning": ("prune",),
+    "meta.window": ("Window",),
+    "onnx": ("to_onnx",),
+    "search": ("LSSVCCV", "LSSVRCV"),
+    "solution": ("Certificate", "Status"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
 
 def __getattr__(name: str) -> Any:
-    """Return what few programs need, imported when it is first asked for."""
-    if name == "to_onnx":
-        from squaresvm.onnx import to_onnx
-
-        return to_onnx
+    """Return a public name, or a package of ours, imported when it is first asked for."""
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

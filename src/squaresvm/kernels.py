@@ -14,7 +14,7 @@ a callable              whatever ``f(X, Z)`` of shape (rows, rows) says
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ from sklearn.metrics.pairwise import manhattan_distances
 from sklearn.utils.extmath import row_norms
 
 from squaresvm.linalg.products import times
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "scale_gamma"]
 
@@ -44,9 +44,26 @@ def inner_products(X: Matrix, Z: Matrix) -> FloatArray:
             # Sparse times dense is several times faster than sparse times sparse.
             dense = Z.toarray() if sp.issparse(Z) else Z
             return np.asarray(X @ np.asarray(dense, dtype=np.float64).T, dtype=np.float64)
+        if sp.issparse(X) and sp.issparse(Z) and Z.shape[1] > 2 * Z.nnz:
+            X, Z = _on_used_columns(X, Z)
         sparse = X @ Z.T
         return np.asarray(sparse.toarray() if sp.issparse(sparse) else sparse, dtype=np.float64)
     return times(X, Z.T)
+
+
+def _on_used_columns(X: Matrix, Z: Matrix) -> tuple[Matrix, Matrix]:
+    """Return sparse rows on the columns that rows of Z use.
+
+    A product with Z' takes memory for every column, and indices may name any column up to 2^31.
+    """
+    used, own = np.unique(Z.indices, return_inverse=True)
+    narrow = sp.csr_matrix((Z.data, own, Z.indptr), shape=(Z.shape[0], used.size))
+    # Where each entry of X would be among the used columns, and whether its column is there.
+    places = np.searchsorted(used, X.indices)
+    met = np.flatnonzero(places < used.size)
+    met = met[used[places[met]] == X.indices[met]]
+    counts = np.searchsorted(met, X.indptr)
+    return sp.csr_matrix((X.data[met], places[met], counts), shape=(X.shape[0], used.size)), narrow
 
 
 def squared_norms(X: Matrix) -> FloatArray:
@@ -80,12 +97,15 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
     """
     share = weights / weights.sum()
     n = X.shape[1]
-    mean = float(share @ np.asarray(X.sum(axis=1), dtype=np.float64).ravel()) / n
+    wide = X.astype(np.float64, copy=False) if sp.issparse(X) else X
+    mean = float(share @ np.asarray(wide.sum(axis=1, dtype=np.float64)).ravel()) / n
+    # Around the mean: the difference of two large numbers would lose all digits.
     if sp.issparse(X):
-        second = float(share @ squared_norms(X)) / n
-        variance = second - mean**2
+        away = np.square(wide.data - mean)
+        entries = sp.csr_matrix((away, X.indices, X.indptr), shape=X.shape)
+        zeros = n - np.diff(X.indptr)
+        variance = float(share @ (np.asarray(entries.sum(axis=1)).ravel() + zeros * mean**2)) / n
     else:
-        # Around the mean: the difference of two large numbers would lose all digits.
         dense = np.asarray(X, dtype=np.float64)
         variance = sum(
             float(share[i : i + 4096] @ ((dense[i : i + 4096] - mean) ** 2).sum(axis=1))
@@ -95,6 +115,60 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
     # Of constant rows rounding leaves a variance that is not quite zero.
     rounding = (8.0 * np.finfo(np.float64).eps * mean) ** 2
     return float(1.0 / (n * variance)) if variance > rounding else 1.0
+
+
+#: Rows that tell where the rows are, and how large squared means of columns may be beside their variances.
+_ORIGIN_ROWS, _OFF_CENTRE = 64, 1.0
+
+
+def _around_an_origin(X: Matrix, Z: Matrix) -> list[tuple[Matrix, Matrix]]:
+    """Return the rows in parts, some columns each, moved to where squared distances keep their digits.
+
+    Distances do not depend on the origin, so any that is near the rows will do: the mean of some of them.
+    Sparse rows are moved only in columns with a large mean, which are mostly full, and stay sparse in the
+    others. Rows that are near zero already are returned as they are.
+    """
+    some = Z[:: max(1, Z.shape[0] // _ORIGIN_ROWS)]
+    sample = np.asarray(some.toarray() if sp.issparse(some) else some, dtype=np.float64)
+    if sample.size == 0:
+        return [(X, Z)]
+    origin = sample.mean(axis=0)
+    spread = np.square(sample - origin).mean(axis=0)
+    if sample.shape[0] == 1:
+        # One row has no spread of its own, but the rows that it is compared with are where they are.
+        other = X[:: max(1, X.shape[0] // _ORIGIN_ROWS)]
+        others = np.asarray(other.toarray() if sp.issparse(other) else other, dtype=np.float64)
+        spread = np.square(others - origin).mean(axis=0)
+    if np.square(origin).sum() <= _OFF_CENTRE * spread.sum():
+        return [(X, Z)]
+    if not sp.issparse(X) and not sp.issparse(Z):
+        return [(X - origin, Z - origin)]
+    columns = np.flatnonzero(np.square(origin) > _OFF_CENTRE * spread)
+    near = origin[columns]
+    moved = _dense_columns(X, columns) - near, _dense_columns(Z, columns) - near
+    return [(_without_columns(X, columns), _without_columns(Z, columns)), moved]
+
+
+def _dense_columns(X: Matrix, columns: IntArray) -> FloatArray:
+    chosen = X[:, columns]
+    return np.asarray(chosen.toarray() if sp.issparse(chosen) else chosen, dtype=np.float64)
+
+
+def _without_columns(X: Matrix, columns: IntArray) -> Matrix:
+    """Return the rows with zeros in some columns."""
+    keep = np.ones(X.shape[1])
+    keep[columns] = 0.0
+    if not sp.issparse(X):
+        return X * keep
+    return sp.csr_matrix((X.data * keep[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
+def _sum_of(terms: Iterable[FloatArray]) -> FloatArray:
+    """Return the sum of some arrays, the first of which is changed."""
+    first, *others = terms
+    for term in others:
+        first += term
+    return first
 
 
 def _for_distances(X: Matrix) -> Matrix:
@@ -191,10 +265,12 @@ class Kernel:
         return np.asarray(np.tanh(affine, out=affine), dtype=np.float64)
 
     def _rbf(self, X: Matrix, Z: Matrix) -> FloatArray:
-        block = inner_products(X, Z)
+        # -|x - z|^2 = 2 x'z - |x|^2 - |z|^2: far from the origin nothing is left of the difference.
+        parts = _around_an_origin(X, Z)
+        block = _sum_of(inner_products(x, z) for x, z in parts)
         block *= 2.0 * self.gamma
-        block -= self.gamma * squared_norms(X)[:, None]
-        block -= self.gamma * squared_norms(Z)[None, :]
+        block -= self.gamma * _sum_of(squared_norms(x) for x, _ in parts)[:, None]
+        block -= self.gamma * _sum_of(squared_norms(z) for _, z in parts)[None, :]
         # A squared distance is not negative, whatever rounding says.
         np.minimum(block, 0.0, out=block)
         return np.exp(block, out=block)

@@ -58,6 +58,10 @@ _ADVICE = {
 }
 
 
+#: Error of f, as a share of the targets' scale, from which on a fit that lacks digits is worth a warning.
+_MATTERS = 0.1
+
+
 @dataclass(frozen=True)
 class Certificate:
     """How far a fit is from the optimum, computed by the problem and never by the solver.
@@ -65,14 +69,28 @@ class Certificate:
     Parameters
     ----------
     residual : float
-        Scaled violation of the optimality conditions, the quantity that `tol` bounds.
+        Scaled violation of the optimality conditions, the quantity that `tol` bounds. Of several classes,
+        the worst.
     gap : float
         Primal objective of the model less the dual objective of a feasible point beside it: no other
-        model has an objective that is lower by more.
+        model has an objective that is lower by more. Of several classes, the sum.
     objective : float
-        Primal objective, ``1/2 |w|^2 + A/2 b^2 + 1/2 sum C_i xi_i^2``. Of several classes, like the other
-        fields, that of the class with the largest residual.
+        Primal objective, ``1/2 |w|^2 + A/2 b^2 + 1/2 sum C_i xi_i^2``. Of several classes, the sum.
     status : Status
+    decision_error : float or None, default=None
+        Where the status is not ``converged``: a bound on |f - f*| at the training rows, f* the decision
+        function of the optimum, in units of the largest |y| (1 for classes); of several classes, the largest.
+        It follows from the gap G, because the objective is strongly convex. With H the Hessian of (P) over
+        the rows whose curvature the gap makes certain (all of them for the squared loss; those with
+        ``xi_i > sqrt(2 G / C_i)`` for the squared hinge)
+
+            |f(x) - f*(x)| <= sqrt(2 G (x, 1)' inv(H) (x, 1))
+
+        of which ``sqrt(2 G / C_i)`` at such a row, and ``sqrt(2 G (k(x, x) + 1/A))`` anywhere, are upper
+        bounds. None where the fit has converged, or where it is not known.
+    column : int, default=0
+        The column of targets that the residual belongs to: with more than two classes, the place of the
+        class in ``classes_``.
 
     Examples
     --------
@@ -88,13 +106,45 @@ class Certificate:
     gap: float
     objective: float
     status: Status
+    decision_error: float | None = None
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        """Take the status by its value: serialisers may return members of an enumeration as plain strings."""
+        object.__setattr__(self, "status", Status(self.status))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled, under the same rule."""
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def __str__(self) -> str:
         """Return the certificate in one line."""
-        return (
+        line = (
             f"{self.status.value}: residual {self.residual:.1e}, gap {self.gap:.1e}, "
             f"objective {self.objective:.6g}"
         )
+        if self.decision_error is None:
+            return line
+        return f"{line}, decision values within {self.decision_error:.1e} of the targets' scale"
+
+    @property
+    def concern(self) -> str | None:
+        """What the user of the model must know, in words; None where there is nothing to warn of.
+
+        That the solver ended above `tol`; or that digits are missing, and decision values may be wrong by
+        more than a tenth of the targets' scale.
+        """
+        if self.status == Status.MAX_ITER:
+            return f"{self}: {self.status.advice}"
+        # Not "above": a bound that is no number is a concern too.
+        is_large = self.decision_error is not None and not self.decision_error <= _MATTERS
+        if self.status == Status.PRECISION and is_large:
+            return (
+                f"{self}: float64 lacks the digits for this problem, and decision values may be wrong by "
+                f"{self.decision_error:.1g} times the scale of the targets; scale the columns, or lower C"
+            )
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +181,15 @@ class Solution:
     trace: tuple[Any, ...] | None = None
     work: dict[str, float] | None = None
     note: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the outcome by its value: serialisers may return members of enumerations as strings."""
+        object.__setattr__(self, "outcome", Outcome(self.outcome))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled, under the same rule."""
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the factor, which is made again when asked for."""

@@ -13,13 +13,13 @@ from urllib.error import HTTPError, URLError
 
 import numpy as np
 import pytest
+import requests
 from sklearn.utils import Bunch
 from typer.testing import CliRunner
 
-from squaresvm.bench import fetch as fetching
-from squaresvm.bench import fetch_missing, known_tables, load_table, openml
+from squaresvm.bench import downloads, fetch_missing, known_tables, load_table
 from squaresvm.bench.data import load_data
-from squaresvm.bench.sources import Source, Sources, load_sources
+from squaresvm.bench.downloads import Origin, Origins, load_origins
 from squaresvm.bench.table import DataSet
 from squaresvm.cli.app import app
 
@@ -94,27 +94,27 @@ def fetched(tmp_path, server, files, *names, **options):
     folder = tmp_path / "data"
     folder.mkdir(exist_ok=True)
     table = load_table(table_of(tmp_path, *(names or files)))
-    return folder, fetch_missing([table], folder, sources=Sources(server.base, files), **options)
+    return folder, fetch_missing([table], folder, origins=Origins(server.base, files), **options)
 
 
-def test_every_file_of_a_table_has_one_declared_source():
+def test_every_file_of_a_table_has_one_declared_origin():
     tables = [load_table(name) for name in known_tables()]
     used = {name for t in tables for d in t.data.values() for name in (*d.files, *d.test)}
-    files = load_sources().files
+    files = load_origins().files
     assert used == set(files)
-    for source in files.values():
-        ways = (source.page, source.whole, source.openml, source.unfetchable)
+    for origin in files.values():
+        ways = (origin.page, origin.whole, origin.openml, origin.unfetchable)
         assert sum(way is not None for way in ways) == 1
-        assert (source.sha256 is not None) == (source.page is not None or source.whole is not None)
-        assert source.openml is None or source.rows == sum(source.classes.values()) > 0
+        assert (origin.sha256 is not None) == (origin.page is not None or origin.whole is not None)
+        assert origin.openml is None or origin.rows == sum(origin.classes.values()) > 0
 
 
 def test_pages_are_fetched_plain_unpacked_and_packed_again(tmp_path, server):
     server.pages = {"/b/plain": PAGE, "/b/packed.bz2": bz2.compress(PAGE)}
     files = {
-        "plain.svm": Source(page="b/plain", sha256=sha256(KEPT)),
-        "packed.svm": Source(page="b/packed.bz2", sha256=sha256(KEPT)),
-        "again.svm.gz": Source(page="b/plain", sha256=sha256(KEPT)),
+        "plain.svm": Origin(page="b/plain", sha256=sha256(KEPT)),
+        "packed.svm": Origin(page="b/packed.bz2", sha256=sha256(KEPT)),
+        "again.svm.gz": Origin(page="b/plain", sha256=sha256(KEPT)),
     }
     told = []
     folder, reasons = fetched(tmp_path, server, files, progress=lambda *at: told.append(at))
@@ -133,7 +133,7 @@ def test_what_is_there_is_neither_fetched_nor_changed_and_what_came_is_listed(tm
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "old.svm").write_bytes(b"mine")
     (tmp_path / "data" / "SHA256SUMS").write_text(f"{sha256(b'mine')}  old.svm\n")
-    files = {name: Source(page=f"b/{name[:3]}", sha256=sha256(KEPT)) for name in ("old.svm", "new.svm")}
+    files = {name: Origin(page=f"b/{name[:3]}", sha256=sha256(KEPT)) for name in ("old.svm", "new.svm")}
     folder, reasons = fetched(tmp_path, server, files)
     assert (reasons, server.asked) == ({}, ["/b/new"])
     assert (folder / "old.svm").read_bytes() == b"mine"
@@ -154,16 +154,16 @@ def test_each_failure_has_its_reason_and_keeps_nothing(tmp_path, server, monkeyp
         "/good": PAGE,
     }
     server.cut = {"/cut"}
-    monkeypatch.setattr(fetching, "_LARGEST", 600)
+    monkeypatch.setattr(downloads, "_MAX_BYTES", 600)
     files = {
-        f"{page[1:]}.svm": Source(page=page[1:], sha256=sha256(KEPT)) for page in (*server.pages, "/gone")
+        f"{page[1:]}.svm": Origin(page=page[1:], sha256=sha256(KEPT)) for page in (*server.pages, "/gone")
     }
-    files["theirs.svm"] = Source(unfetchable="it is nobody's")
-    files["rest.svm"] = Source(whole="gone.svm", less="good.svm", sha256=sha256(b""))
+    files["theirs.svm"] = Origin(unfetchable="it is nobody's")
+    files["rest.svm"] = Origin(whole="gone.svm", less="good.svm", sha256=sha256(b""))
     folder, reasons = fetched(tmp_path, server, files, *files, "unknown.svm")
     expected = {
         "wrong.svm": "SHA-256 is not the declared one",
-        "cut.svm": f"the download was cut, {len(PAGE) // 2} of {len(PAGE)} bytes came",
+        "cut.svm": "the download was cut (",
         "cut.bz2.svm": "the packed file was cut",
         "plain.bz2.svm": "is not packed with bzip2",
         "html.svm": "is no LIBSVM text",
@@ -172,7 +172,7 @@ def test_each_failure_has_its_reason_and_keeps_nothing(tmp_path, server, monkeyp
         "gone.svm": "/gone: HTTP 404 ",
         "theirs.svm": "not to be fetched: it is nobody's",
         "rest.svm": "is made from gone.svm, which is not there",
-        "unknown.svm": "not to be fetched: no source is declared for it",
+        "unknown.svm": "not to be fetched: no origin is declared for it",
     }
     assert set(reasons) == set(expected)
     for name, words in expected.items():
@@ -185,7 +185,7 @@ def test_a_file_that_the_folder_lists_otherwise_is_refused(tmp_path, server):
     server.pages = {"/b/a": PAGE}
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "SHA256SUMS").write_text(f"{'0' * 64}  a.svm\n")
-    folder, reasons = fetched(tmp_path, server, {"a.svm": Source(page="b/a", sha256=sha256(KEPT))})
+    folder, reasons = fetched(tmp_path, server, {"a.svm": Origin(page="b/a", sha256=sha256(KEPT))})
     assert "SHA256SUMS lists" in reasons["a.svm"]
     assert not (folder / "a.svm").exists()
 
@@ -194,9 +194,9 @@ def test_lines_less_those_of_another_file_count_doubles(tmp_path, server):
     server.pages = {"/whole": b"+1 1:1\n-1 2:1\n+1 1:1\n-1 3:1\n", "/less": b"-1 3:1\n+1 1:1\n"}
     rest = b"-1 2:1\n+1 1:1\n"
     files = {
-        "rest.svm": Source(whole="whole.svm", less="less.svm", sha256=sha256(rest)),
-        "whole.svm": Source(page="whole", sha256=sha256(server.pages["/whole"])),
-        "less.svm": Source(page="less", sha256=sha256(server.pages["/less"])),
+        "rest.svm": Origin(whole="whole.svm", less="less.svm", sha256=sha256(rest)),
+        "whole.svm": Origin(page="whole", sha256=sha256(server.pages["/whole"])),
+        "less.svm": Origin(page="less", sha256=sha256(server.pages["/less"])),
     }
     folder, reasons = fetched(tmp_path, server, files, "rest.svm")  # Its parts are fetched, too.
     assert reasons == {}
@@ -206,12 +206,12 @@ def test_lines_less_those_of_another_file_count_doubles(tmp_path, server):
 def test_without_a_network_one_try_is_enough(tmp_path, server, monkeypatch):
     tried = []
 
-    def urlopen(request, timeout):
-        tried.append(request.full_url)
-        raise URLError(OSError("no route\nto host"))
+    def get(address, **options):
+        tried.append(address)
+        raise requests.ConnectionError("no route\nto host")
 
-    monkeypatch.setattr(fetching, "urlopen", urlopen)
-    files = {name: Source(page=name, sha256=sha256(KEPT)) for name in ("a.svm", "b.svm")}
+    monkeypatch.setattr(requests, "get", get)
+    files = {name: Origin(page=name, sha256=sha256(KEPT)) for name in ("a.svm", "b.svm")}
     folder, reasons = fetched(tmp_path, server, files)
     assert reasons == dict.fromkeys(files, f"no connection to {server.base} (no route to host)")
     assert len(tried) == 1
@@ -233,7 +233,7 @@ def made_up(monkeypatch, found):
             raise found
         return found
 
-    monkeypatch.setattr(openml, "fetch_openml", fetch_openml)
+    monkeypatch.setattr(downloads, "fetch_openml", fetch_openml)
     return asked
 
 
@@ -243,7 +243,7 @@ WEATHER = Bunch(
     feature_names=["windy%3F", "heat", "grade"],
     categories={"windy%3F": ["no, calm", "yes"], "grade": ["3", "1", "2", "9"]},
 )
-SOURCE = Source(
+ORIGIN = Origin(
     openml=7, rename={"windy%3F": "windy?"}, rows=3, columns=3, classes={"no": 1, "yes": 2}, label="play"
 )
 
@@ -252,7 +252,7 @@ def test_openml_becomes_csv_with_all_levels(tmp_path, server, monkeypatch):
     asked = made_up(monkeypatch, WEATHER)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "SCHEMA.json").write_text('{"other": {"features": []}}')
-    folder, reasons = fetched(tmp_path, server, {"weather.csv": SOURCE})
+    folder, reasons = fetched(tmp_path, server, {"weather.csv": ORIGIN})
     assert reasons == {}
     assert (asked[0]["data_id"], asked[0]["target_column"]) == (7, "play")
     text = (folder / "weather.csv").read_text()
@@ -287,7 +287,7 @@ def test_openml_becomes_csv_with_all_levels(tmp_path, server, monkeypatch):
 )
 def test_what_is_wrong_with_openml_is_said_and_nothing_kept(tmp_path, server, monkeypatch, found, words):
     made_up(monkeypatch, found)
-    folder, reasons = fetched(tmp_path, server, {"weather.csv": SOURCE})
+    folder, reasons = fetched(tmp_path, server, {"weather.csv": ORIGIN})
     assert words in reasons["weather.csv"]
     assert list(folder.iterdir()) == []
 
@@ -296,16 +296,16 @@ def test_a_broken_schema_is_left_alone(tmp_path, server, monkeypatch):
     made_up(monkeypatch, WEATHER)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "SCHEMA.json").write_text("{")
-    folder, reasons = fetched(tmp_path, server, {"weather.csv": SOURCE})
+    folder, reasons = fetched(tmp_path, server, {"weather.csv": ORIGIN})
     assert "SCHEMA.json is no JSON" in reasons["weather.csv"]
     assert [path.name for path in folder.iterdir()] == ["SCHEMA.json"]
 
 
 def test_the_command_fetches_when_asked_and_rows_say_what_is_missing(tmp_path, monkeypatch):
-    def urlopen(request, timeout):
-        raise URLError("no name")
+    def get(address, **options):
+        raise requests.ConnectionError("no name")
 
-    monkeypatch.setattr(fetching, "urlopen", urlopen)
+    monkeypatch.setattr(requests, "get", get)
     table = table_of(tmp_path, "a1a.svm", "ida_german.csv")
     data, output = tmp_path / "new" / "data", tmp_path / "out"
 
@@ -333,24 +333,24 @@ def test_the_command_fetches_when_asked_and_rows_say_what_is_missing(tmp_path, m
 
 @pytest.mark.slow
 def test_declared_checksums_are_those_of_the_files_we_have(tmp_path, server, data_folder):
-    files = load_sources().files
-    for name, source in files.items():
-        if source.page is not None:
+    files = load_origins().files
+    for name, origin in files.items():
+        if origin.page is not None:
             text = (data_folder / name).read_bytes()
             page = (gzip.decompress(text) if name.endswith(".gz") else text).replace(b"\n", b" \n")
-            server.pages[f"/{source.page}"] = bz2.compress(page) if source.page.endswith(".bz2") else page
+            server.pages[f"/{origin.page}"] = bz2.compress(page) if origin.page.endswith(".bz2") else page
     names = ("lsvm-table-2", "rlssvm-table-6", "rlssvm-table-7", "rlssvm-table-8", "rlssvm-table-4")
     reasons = fetch_missing([load_table(name) for name in names], tmp_path, base=server.base)
     assert list(reasons) == ["leukemia.t.svm"]
-    for name, source in files.items():
-        if source.page is not None and not name.endswith(".gz"):
+    for name, origin in files.items():
+        if origin.page is not None and not name.endswith(".gz"):
             assert (tmp_path / name).read_bytes() == (data_folder / name).read_bytes()
-        if source.whole is not None:  # The same rows in another order.
+        if origin.whole is not None:  # The same rows in another order.
             ours, theirs = (gzip.decompress((at / name).read_bytes()) for at in (tmp_path, data_folder))
             assert sorted(ours.splitlines()) == sorted(theirs.splitlines())
 
 
-def as_openml(path, schema, source):
+def as_openml(path, schema, origin):
     """Return a local data set as scikit-learn returns OpenML's."""
     with path.open(newline="") as file:
         header, *rows = csv.reader(file)
@@ -359,7 +359,7 @@ def as_openml(path, schema, source):
         for feature in schema["features"]
         if "values" in feature
     }
-    theirs = {ours: name for name, ours in source.rename.items()}
+    theirs = {ours: name for name, ours in origin.rename.items()}
     data = [
         [
             np.nan if cell == "" else codes[name][cell] if name in codes else float(cell)
@@ -378,14 +378,14 @@ def as_openml(path, schema, source):
 @pytest.mark.slow
 def test_sets_of_openml_are_read_as_the_files_we_have(tmp_path, monkeypatch, data_folder):
     schemas = json.loads((data_folder / "SCHEMA.json").read_text())
-    sources = load_sources().files
-    by_number = {source.openml: name for name, source in sources.items() if source.openml is not None}
+    origins = load_origins().files
+    by_number = {origin.openml: name for name, origin in origins.items() if origin.openml is not None}
 
     def fetch_openml(*, data_id, **given):
         name = by_number[data_id]
-        return as_openml(data_folder / name, schemas[name.split(".")[0]], sources[name])
+        return as_openml(data_folder / name, schemas[name.split(".")[0]], origins[name])
 
-    monkeypatch.setattr(openml, "fetch_openml", fetch_openml)
+    monkeypatch.setattr(downloads, "fetch_openml", fetch_openml)
     tables = [load_table(name) for name in ("relaxed-table-1", "lsvm-table-1", "lsvm-table-4")]
     assert list(fetch_missing(tables, tmp_path)) == ["cleveland297.csv"]
     sets = [data for table in tables for data in table.data.values() if data.files != ("cleveland297.csv",)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import struct
-import threading
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from squaresvm.files import History as Requests
 from squaresvm.files import ModelFileError, Record, with_columns
 from squaresvm.operators.on_demand import OnDemandOperator
 from squaresvm.readers.preparation import Category, Number, Preparation
-from squaresvm.runtime import atomic
 from squaresvm.solvers import ActiveSet, TwoSmo
 from support import histories
 from support.histories import PROBES, History, data, loo_values, values
@@ -427,42 +425,3 @@ class TestHistory:
         loaded.forget([0])
         loaded = again(loaded, tmp_path)
         assert [(e.action, e.rows) for e in Record.of(loaded).history.events] == [("save", M - 1)]
-
-
-class TestAtomic:
-    def test_leftovers_of_the_killed_are_removed(self, tmp_path):
-        (tmp_path / ".a.model.xyz.part").write_bytes(b"rows of somebody")
-        (tmp_path / ".b.model.xyz.part").write_bytes(b"of another file")
-        with atomic.replacing(tmp_path / "a.model") as file:
-            file.write(b"new")
-        assert sorted(entry.name for entry in tmp_path.iterdir()) == [".b.model.xyz.part", "a.model"]
-
-    def test_one_who_is_still_writing_is_left_alone(self, tmp_path):
-        path = tmp_path / "a.model"
-        with atomic.replacing(path) as slow:
-            slow.write(b"slow")
-            with atomic.replacing(path) as fast:
-                fast.write(b"fast")
-            assert path.read_bytes() == b"fast"
-        assert path.read_bytes() == b"slow"
-        assert [entry.name for entry in tmp_path.iterdir()] == ["a.model"]
-
-    def test_lock_waits_for_the_file_that_is_there_at_last(self, tmp_path):
-        path, order = tmp_path / "a.model", []
-        path.write_text("0")
-
-        def add():
-            for _ in range(20):
-                with atomic.locked(path):
-                    value = int(path.read_text())
-                    with atomic.replacing(path) as file:
-                        file.write(str(value + 1).encode())
-            order.append(threading.get_ident())
-
-        threads = [threading.Thread(target=add) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(order) == 3
-        assert path.read_text() == "60"

@@ -187,3 +187,19 @@ class TestAugmented:
         shift = 1.0 if with_bias else 0.0
         assert with_bias == (name == "linear")
         np.testing.assert_allclose(augmented(form(X), form(Z)) + shift, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+def test_sparse_rows_of_many_columns_take_no_memory_for_each(kernel):
+    """Rows may name any column up to 2^31; a vector of all columns would take 16 GB."""
+    width = 2**31 - 2
+    X = sp.csr_matrix(([1.0, 2.0, 3.0, -1.0], [5, width - 1, 7, 9], [0, 2, 3, 4]), shape=(3, width))
+    Z = sp.csr_matrix(([4.0, 0.5, 2.0], [width - 1, 5, 9], [0, 1, 2, 3]), shape=(3, width))
+    dense = {5: 0, 7: 1, 9: 2, width - 1: 3}
+    narrow = [np.zeros((3, 4)), np.zeros((3, 4))]
+    for wide, small in zip((X, Z), narrow, strict=True):
+        coo = wide.tocoo()
+        for row, column, value in zip(coo.row, coo.col, coo.data, strict=True):
+            small[row, dense[int(column)]] = value
+    own = Kernel(kernel, 0.3, 2, 1.0)
+    np.testing.assert_allclose(own(X, Z), own(*narrow), rtol=1e-12, atol=0.0)

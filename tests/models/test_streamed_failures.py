@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC
@@ -318,6 +319,21 @@ def test_an_interrupted_fit_goes_on(model, tmp_path):
     np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=0, atol=1e-10)
 
 
+def changed(array, place):
+    """Return the array with one number in another last digit."""
+    other = array.copy()
+    other[place] = np.nextafter(other[place], np.inf)
+    return other
+
+
+def swapped(y):
+    """Return labels of which two rows have changed theirs, so that all counts stay."""
+    other = y.copy()
+    pair = [np.flatnonzero(y == label)[0] for label in np.unique(y)]
+    other[pair] = y[pair[::-1]]
+    return other
+
+
 @pytest.mark.parametrize(
     ("other", "data", "message"),
     [
@@ -330,6 +346,9 @@ def test_an_interrupted_fit_goes_on(model, tmp_path):
         (RLSSVC(kernel="linear", C=3.0), (X, 1.0 - Y), "counts"),
         (RLSSVC(kernel="linear", C=3.0), (X, np.where(Y == 1.0, 4.0, 0.0)), "labels differ"),
         (RLSSVC(kernel="linear", C=3.0), (X, Y, np.full(M, 2.0)), "weights differ"),
+        (RLSSVC(kernel="linear", C=3.0), (changed(X, (7, 1)), Y), "data differ"),
+        (RLSSVC(kernel="linear", C=3.0), (X[:, ::-1].copy(), Y), "data differ"),
+        (RLSSVC(kernel="linear", C=3.0), (X, swapped(Y)), "data differ"),
     ],
 )
 def test_the_checkpoint_of_another_fit_is_refused(other, data, message, tmp_path):
@@ -379,6 +398,68 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_former_one(tmp_path, mon
         checkpoint.write(w=np.zeros(3))
     assert [item.name for item in tmp_path.iterdir()] == ["fit.ckpt"]
     np.testing.assert_array_equal(checkpoint.read()["w"], np.ones(3))
+
+
+def test_one_changed_row_between_kill_and_resume_is_noticed(tmp_path):
+    """Sums of other rows would be taken for these: the model would be converged, and wrong to forget with."""
+    path, values = tmp_path / "fit.ckpt", X[:, 0] + 0.1
+    interrupted(LSSVR(kernel="linear"), path, at=3, data=(X, values))
+    for data in ((changed(X, (11, 2)), values), (X, changed(values, 11))):
+        with pytest.raises(ValueError, match=r"another fit \(data differ"):
+            LSSVR(kernel="linear").fit(ArraySource(*data), checkpoint=path)
+    order = np.random.default_rng(0).permutation(M)
+    expected = LSSVR(kernel="linear").fit(X, values)
+    # The same rows in another order, and sparse: the same fit.
+    model = LSSVR(kernel="linear").fit(ArraySource(sp.csr_matrix(X[order]), values[order]), checkpoint=path)
+    assert not path.exists()
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=0, atol=1e-8)
+
+
+def test_what_killed_fits_left_half_written_is_removed(tmp_path):
+    left = tmp_path / ".fit.ckpt.abc.part"
+    left.write_bytes(b"sums of rows")
+    LSSVR(kernel="linear").fit(ArraySource(X, X[:, 0]), checkpoint=tmp_path / "fit.ckpt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_anywhere_in_a_checkpoint_has_one_message(tmp_path):
+    """Each file reads as it was or is refused: never other numbers, never another error."""
+    checkpoint = Checkpoint.of(tmp_path / "fit.ckpt", {"C": "1"})
+    held = {"w": np.arange(12.0).reshape(4, 3), "b": np.ones(3), "total": np.array(2.0)}
+    checkpoint.write(**held)
+    content = checkpoint.path.read_bytes()
+    rng = np.random.default_rng(int(os.environ.get("SQUARESVM_SEED", "0")))
+    refused = 0
+    for _ in range(int(os.environ.get("SQUARESVM_DAMAGES", "400"))):
+        checkpoint.path.write_bytes(damaged(content, rng))
+        message, found = None, None
+        try:
+            found = checkpoint.read()
+        except ValueError as error:
+            message = str(error)
+        if found is None:
+            assert message.endswith("delete it to start anew")
+            refused += 1
+        else:
+            assert sorted(found) == sorted(held)
+            assert all(np.array_equal(found[name], held[name]) for name in held)
+    assert refused > 200
+
+
+def damaged(content, rng):
+    """Return a file of which bytes were changed, cut out, cut off or written twice."""
+    spoiled, at = bytearray(content), int(rng.integers(len(content)))
+    length = int(rng.integers(1, 40))
+    kind = rng.integers(4)
+    if kind == 0:
+        spoiled[at : at + length] = rng.bytes(length)
+    elif kind == 1:
+        spoiled[at] ^= 1 << int(rng.integers(8))
+    elif kind == 2:
+        del spoiled[at : at + length]
+    else:
+        spoiled[at:at] = spoiled[at : at + length]
+    return bytes(spoiled[:at] if rng.random() < 0.1 else spoiled)
 
 
 KILLED = """

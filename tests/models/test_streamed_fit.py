@@ -17,7 +17,7 @@ from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedL
 from squaresvm.models import streamed
 from squaresvm.problem import runners as memory
 from squaresvm.problem import runners as passes_over_sources
-from squaresvm.runtime.progress import Progress
+from squaresvm.runtime.progress import PassProgress
 from squaresvm.solvers import newton
 from squaresvm.streaming import ArraySource, BlockSource, ParquetSource
 from support.row_sources import KINDS, SIZE, WITHOUT_WEIGHTS, Blocks, M, N, rows, source_of
@@ -287,7 +287,7 @@ def test_progress_tells_rows_and_passes(monkeypatch):
     clock = iter(range(100))
     monkeypatch.setattr("squaresvm.runtime.progress.time.monotonic", lambda: next(clock))
     stream = Terminal(True)
-    progress = Progress(1000, stream)
+    progress = PassProgress(1000, stream)
     for count in (0, 500, 1000, 0, 250):
         progress(count)
     lines = [line.strip() for line in stream.getvalue().split("\r") if line.strip()]

@@ -22,7 +22,7 @@ def changed(i, j, value, dtype=np.float64):
 
 
 def test_a_good_one_is_told_by_products_alone(monkeypatch):
-    monkeypatch.setattr(precomputed, "_check_tiles", lambda K: pytest.fail("tiles were read"))
+    monkeypatch.setattr(precomputed, "_check_tiles", lambda *_: pytest.fail("tiles were read"))
     check_symmetric(K)
     # Products of another order leave rounding, which is no doubt.
     check_symmetric(K * (1.0 + 1e-15 * np.random.default_rng(1).standard_normal(K.shape)))
@@ -74,3 +74,48 @@ def test_what_is_not_finite_is_refused_and_changes_nothing(cls, value, word, pla
 def test_numbers_near_the_end_of_the_range_pass():
     """Their products overflow, which is a doubt, and no more than that."""
     check_symmetric(1e308 * K)
+
+
+@pytest.mark.parametrize("m", [40, M])
+def test_noise_is_judged_by_what_it_does_to_the_answer(m):
+    noisy = K[:m, :m] + np.triu(9e-9 * np.random.default_rng(0).uniform(-1.0, 1.0, (m, m)), 1)
+    model = LSSVC(kernel="precomputed", C=1e6)
+    with pytest.raises(ValueError, match=r"must be symmetric; .* at C = 1e\+06 .* \(K \+ K.T\) / 2"):
+        model.fit(noisy, Y[:m])
+    # Little comes of it where C is small; the mean of both triangles is what is fitted.
+    small = LSSVC(kernel="precomputed", C=1e-3).fit(noisy, Y[:m])
+    even = LSSVC(kernel="precomputed", C=1e-3).fit(0.5 * (noisy + noisy.T), Y[:m])
+    np.testing.assert_allclose(small.dual_coef_, even.dual_coef_, rtol=1e-12)
+
+
+def test_a_heavy_row_makes_noise_count():
+    noisy = K[:40, :40] + np.triu(1e-10 * np.ones((40, 40)), 1)
+    LSSVC(kernel="precomputed").fit(noisy, Y[:40])
+    with pytest.raises(ValueError, match="may change decision values"):
+        LSSVC(kernel="precomputed").fit(noisy, Y[:40], sample_weight=np.full(40, 1e6))
+
+
+def test_rounding_passes_at_any_C_and_leaves_what_was_given_alone():
+    m = 60
+    rounded = K[:m, :m] * (1.0 + 1e-15 * np.random.default_rng(1).standard_normal((m, m)))
+    given = rounded.copy()
+    model = LSSVC(kernel="precomputed", C=1e8).fit(rounded, Y[:m])
+    np.testing.assert_array_equal(rounded, given)
+    assert model.certificate_.residual < 1e-6
+
+
+@pytest.mark.parametrize("C", [1.0, 1e6])
+def test_new_rows_are_judged_by_the_same_rule(C):
+    model = LSSVC(kernel="precomputed", C=C).fit(K[:40, :40], Y[:40])
+    new = K[40:50, :50].copy()
+    new[0, 45] += 5e-9
+    given = new.copy()
+    if C == 1.0:
+        model.learn(new, Y[40:50])
+        np.testing.assert_array_equal(new, given)
+        fresh = LSSVC(kernel="precomputed", C=C).fit(K[:50, :50], Y[:50])
+        np.testing.assert_allclose(model.dual_coef_, fresh.dual_coef_, atol=1e-7)
+    else:
+        with pytest.raises(ValueError, match=r"new rows with each other must be symmetric: .* C = 1e"):
+            model.learn(new, Y[40:50])
+        assert model.dual_coef_.shape[1] == 40

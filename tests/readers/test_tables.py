@@ -12,6 +12,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from squaresvm.readers import SparseRows, Table, TableError, read
+from squaresvm.readers.csv import csv_blocks
 from squaresvm.readers.preparation import Preparation
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -63,18 +64,43 @@ class TestLibsvm:
         assert read(put("1.5 1:1\n2 1:3\n")).y.tolist() == [1.5, 2.0]
 
     @pytest.mark.parametrize(
+        "start",
+        ["# a comment\n", "#\n\n  # 1,2,3\n", "\ufeff", "\ufeff# a, b\n", "# " + "x" * 200_000 + "\n"],
+        ids=["comment", "comments", "mark", "mark and comment", "long comment"],
+    )
+    def test_what_may_stand_before_the_first_row(self, put, start):
+        rows = read(put(start + "1 qid:7 1:2 3:4\n-1 qid:8 2:1\n"))
+        assert rows.X.toarray().tolist() == [[2, 0, 4], [0, 1, 0]]
+        assert rows.y.tolist() == [1, -1]
+
+    def test_blocks_make_one_table(self, put, monkeypatch):
+        monkeypatch.setattr("squaresvm.readers.libsvm._TEXT_BYTES", 64)
+        lines = [f"{1 - 2 * (i % 2)} {i % 5 + 1}:{i}.5 {i % 5 + 2}:-1" for i in range(200)]
+        rows = read(put("\n".join(lines)))
+        assert rows.X.shape == (200, 6)
+        assert rows.X[137].toarray().tolist() == [[0, 0, 137.5, -1, 0, 0]]
+        with pytest.raises(TableError, match="line 151: 'x' is not index:value"):
+            read(put("\n".join([*lines[:150], "1 x", *lines[150:]])))
+
+    @pytest.mark.parametrize(
         ("text", "words"),
         [
             ("1 1:1\n1 x:1\n", "line 2: 'x:1' is not index:value"),
             ("1 1:1\n1 2\n", "line 2: '2' is not index:value"),
-            ("1 1:1\n1 0:1\n", "line 2: index '0' is not from 1"),
-            ("1 1:1\n1 99999999999999:1\n", "line 2: index '99999999999999' is not from 1"),
-            ("1 1:1\n1 2:1 2:2\n", "line 2: index 2 does not come after 2"),
-            ("1 1:1\n1 3:1 2:2\n", "line 2: index 2 does not come after 3"),
-            ("1 1:1\n1 3:x\n", "line 2: the value of index 3 is 'x', not a number"),
-            ("1 1:1\n1 3:nan\n", "line 2: the value of index 3 is 'nan', which is not finite"),
-            ("1 1:1\ninf 3:1\n", "line 2: the label is 'inf', which is not finite"),
-            ("1 1:1\nyes 3:1\n", "line 2: the label is 'yes', not a number"),
+            ("1 1:1\n1 0:1\n", "line 2: the index of '0:1' is 0, but indices count from 1"),
+            (
+                "1 1:1\n1 99999999999999:1\n",
+                "line 2: the index of '99999999999999:1' is beyond the largest, 67108864",
+            ),
+            ("1 1:1\n1 67108865:1\n", "line 2: the index of '67108865:1' is beyond the largest, 67108864"),
+            ("1 1:1\n1 2:1 2:2\n", "line 2: the index of '2:2' is not larger than the one before it"),
+            ("1 1:1\n1 3:1 2:2\n", "line 2: the index of '2:2' is not larger than the one before it"),
+            ("1 1:1\n1 3:x\n", "line 2: the value of '3:x' is not a finite number"),
+            ("1 1:1\n1 3:nan\n", "line 2: the value of '3:nan' is not a finite number"),
+            ("1 1:1\n1 3:1e999\n", "line 2: '1e999' is too large"),
+            ("1 1:1\ninf 3:1\n", "line 2: the label 'inf' is not a number"),
+            ("1 1:1\nyes 3:1\n", "line 2: the label 'yes' is not a number"),
+            ("# a\n\n1 1:1 x\n", "line 3: 'x' is not index:value"),
         ],
     )
     def test_what_is_wrong_and_where(self, put, text, words):
@@ -94,6 +120,26 @@ class TestCsv:
         assert table.columns["a b"].texts() == ['1,5 "x"\nsecond line', "2"]
         assert table.columns["c"].missing.all()
         assert list(table.lines) == [2, 5]
+
+    @pytest.mark.parametrize("cell", ["NAN", "-nan", "Nan", "+NaN", "nan", "NA", "?", ""])
+    def test_what_stands_for_nothing(self, put, cell):
+        column = read(put(f"a,b\n1,x\n{cell},y\n")).columns["a"]
+        assert column.missing.tolist() == [False, True]
+
+    def test_underscores_make_no_number(self, put):
+        column = read(put("a,b\n1_0,x\n2,y\n")).columns["a"]
+        assert column.numbers() is None
+        assert column.integers() is None
+        assert column.first_text() == 0
+
+    def test_blocks_make_one_table(self, put):
+        path = put("a,b\n" + "".join(f'{i},"x\n{i}"\n' for i in range(10)))
+        with path.open("rb") as file:
+            blocks = list(csv_blocks(path, file, block_rows=4))
+        assert [len(block.lines) for block in blocks] == [4, 4, 2]
+        assert blocks[1].lines == [10, 12, 14, 16]
+        assert blocks[2].columns["a"] == ["8", "9"]
+        assert list(read(path).lines) == list(range(2, 22, 2))
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -158,7 +204,20 @@ class TestParquet:
         assert columns["text"].texts() == ["x", "", "y"]
         assert columns["coded"].texts() == ["x", "y", "x"]
         assert columns["nothing"].missing.all()
-        assert str(table.error(1, "what")) == f"{path}, row 2: what"
+        assert str(table.error(1, "what")) == f"{path}, row 1: what"
+
+    @pytest.mark.parametrize("kind", ["int64", "uint64", "decimal"])
+    def test_whole_numbers_beyond_the_digits_of_a_float(self, tmp_path, kind):
+        large = 2**53 + 1
+        arrow = pyarrow.decimal128(30, 2) if kind == "decimal" else kind
+        column = pyarrow.array([large, None, large + 1, 7], arrow)
+        cells = read(self.table(tmp_path, id=column, x=[1.0, 2.0, 3.0, 4.0])).columns["id"]
+        assert cells.texts() == [str(large), "", str(large + 1), "7"]
+        assert cells.missing.tolist() == [False, True, False, False]
+        assert np.array_equal(cells.numbers(), [2.0**53, np.nan, 2.0**53 + 2, 7], equal_nan=True)
+        whole = pyarrow.array([large, -large], "int64")
+        integers = read(self.table(tmp_path, id=whole, x=[1, 2])).columns["id"].integers()
+        assert integers.tolist() == [large, -large]
 
     def test_text_that_is_none(self, tmp_path):
         strange = pyarrow.array([b"a", b"\xf0"]).cast(pyarrow.string(), safe=False)

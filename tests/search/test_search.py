@@ -23,9 +23,8 @@ from sklearn.utils.estimator_checks import (
 
 from squaresvm import LSSVC, LSSVCCV, LSSVR, LSSVRCV, Window
 from squaresvm.kernels import Kernel
-from squaresvm.search.families import HAVE_GAMMA, KernelFamily
 from squaresvm.search.grid import default_Cs, default_gammas, finer
-from squaresvm.search.paths import KernelPath, LinearPath
+from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath
 from squaresvm.streaming import ArraySource
 from support import oracle
 

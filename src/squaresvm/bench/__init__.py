@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from squaresvm.bench.compare import compare_results
+from squaresvm.bench.comparison import compare_results
 from squaresvm.bench.declaration import TableFileError, known_tables, load_table
-from squaresvm.bench.fetch import fetch_missing
+from squaresvm.bench.downloads import fetch_missing
 from squaresvm.bench.report import write_reports
 from squaresvm.bench.runner import ResultsError, read_results, run_tables
 

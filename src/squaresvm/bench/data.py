@@ -1,23 +1,32 @@
-"""Data sets of the tables: from a folder, checked against its list of checksums, or made."""
+"""Data sets of the tables: from a folder, checked against its checksums, or made; coded and scaled."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from squaresvm import datasets
 from squaresvm.bench.table import DataSet
 from squaresvm.readers import SparseRows, Table, read
 from squaresvm.typing import FloatArray
 
-__all__ = ["DataError", "Examples", "Loaded", "MissingDataError", "listed_checksums", "load_data"]
+__all__ = ["DataError", "Examples", "Loaded", "MissingDataError", "Scaling", "listed_checksums", "load_data"]
 
+#: What each step of scaling calls for.
+_SCALERS: dict[str, Callable[[], Any]] = {
+    "standardise": StandardScaler,
+    "unit": MinMaxScaler,
+    "symmetric": lambda: MinMaxScaler((-1.0, 1.0)),
+}
 _GENERATORS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "checkerboard": datasets.make_checkerboard,
     "two_spirals": datasets.make_two_spirals,
@@ -158,8 +167,11 @@ def _coded(data: DataSet, table: Table, levels: Mapping[str, list[str] | None]) 
         if values is None and numbers is not None:
             columns.append(numbers)
         elif "onehot" in data.prepare:
-            texts = np.array(column.texts(), dtype=object)
-            columns.extend((texts == level).astype(float) for level in values or sorted(set(texts) - {""}))
+            texts = np.array(column.texts(), dtype=object)[:, None]
+            known = values or sorted(set(texts.ravel()) - {""})
+            # What is missing is no level: zero in all columns.
+            coder = OneHotEncoder(categories=[known], handle_unknown="ignore", sparse_output=False)
+            columns.append(coder.fit_transform(texts))
         else:
             raise DataError(f"{table.path.name}: column {name!r} is nominal; prepare with 'onehot' or codes")
     return np.column_stack(columns)
@@ -185,3 +197,41 @@ def _chosen(data: DataSet, given: tuple[FloatArray, Any]) -> Examples:
     if data.options.get("shuffle"):
         kept = rng.permutation(kept)
     return Examples(X[kept], np.where(labels[kept] == wanted[0], 1.0, -1.0))
+
+
+class Scaling:
+    """Scales of columns, taken from training rows and applied to others.
+
+    Means of the training rows take the place of missing values. Columns that are constant there are 0
+    everywhere: what other rows have in them, no model has learnt anything about.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+        Training rows.
+    steps : sequence of str
+        'standardise', 'unit' and 'symmetric' scale; others are for whoever codes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.bench.data import Scaling
+    >>> train = np.array([[0.0, 5.0], [4.0, 5.0]])
+    >>> Scaling(train, ["symmetric"])(np.array([[2.0, 7.0], [8.0, 5.0]]))
+    array([[0., 0.],
+           [3., 0.]])
+    """
+
+    def __init__(self, X: FloatArray, steps: Sequence[str]) -> None:
+        scalers = [make() for name, make in _SCALERS.items() if name in steps]
+        self._pipeline = make_pipeline(SimpleImputer(keep_empty_features=True), *scalers)
+        self._pipeline.fit(X)
+        filled = self._pipeline[0].transform(X)
+        constant = np.ptp(filled, axis=0) <= 1e-12 * np.maximum(np.abs(filled[0]), 1.0)
+        self._constant = constant & bool(scalers)
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return rows in the scale of the training rows."""
+        scaled = self._pipeline.transform(X)
+        scaled[:, self._constant] = 0.0
+        return np.ascontiguousarray(scaled)

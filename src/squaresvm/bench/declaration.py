@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from squaresvm.bench.peers import METHODS
-from squaresvm.bench.table import MEASURES, DataSet, PaperTable, Row, Tolerance
+from squaresvm.bench.methods import METHODS
+from squaresvm.bench.table import MEASURES, DataSet, PaperTable, TableRow, Tolerance
 
 __all__ = ["TableFileError", "known_tables", "load_table"]
 
@@ -195,7 +195,7 @@ def _data_set(name: str, given: Any) -> DataSet:
     return found
 
 
-def _rows(given: dict[str, Any], where: str, data: Mapping[str, DataSet]) -> list[Row]:
+def _rows(given: dict[str, Any], where: str, data: Mapping[str, DataSet]) -> list[TableRow]:
     """Return a row, or one for each value of what it varies."""
     taken = _Taker(given, where)
     name, method = taken.take("data", str), taken.take("method", str)
@@ -216,7 +216,7 @@ def _rows(given: dict[str, Any], where: str, data: Mapping[str, DataSet]) -> lis
         at = dict(zip(vary, values, strict=True))
         in_options = {key: value for key, value in at.items() if key in _OPTIONS}
         in_parameters = {key: value for key, value in at.items() if key not in in_options}
-        row = Row(
+        row = TableRow(
             data=name,
             method=method,
             work=" ".join([work, *(f"{key}={value:g}" for key, value in at.items())]).strip(),

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from squaresvm.bench.data import DataError, Examples, Loaded, load_data
-from squaresvm.bench.peers import is_peer, make_method
+from squaresvm.bench.data import DataError, Examples, Loaded, Scaling, load_data
+from squaresvm.bench.methods import is_peer, make_method
 from squaresvm.bench.pictures import picture_of
-from squaresvm.bench.scaling import Scaling
-from squaresvm.bench.table import DataSet, Row
+from squaresvm.bench.table import DataSet, TableRow
 from squaresvm.typing import FloatArray
 
 __all__ = ["Measured", "measure"]
@@ -43,12 +42,12 @@ class _Part(NamedTuple):
     y_test: FloatArray | None
 
 
-def measure(row: Row, data: DataSet, protocol: Mapping[str, Any], folder: Path | None) -> Measured:
+def measure(row: TableRow, data: DataSet, protocol: Mapping[str, Any], folder: Path | None) -> Measured:
     """Run a row as often as its protocol says.
 
     Parameters
     ----------
-    row : Row
+    row : TableRow
     data : DataSet
     protocol : mapping
         ``kind`` and its numbers.
@@ -95,7 +94,7 @@ def _loaded(data: _Hashed, folder: Path | None) -> Loaded:
     return load_data(data.data, folder)
 
 
-def _parts(loaded: Loaded, data: DataSet, row: Row, protocol: Mapping[str, Any]) -> Iterator[_Part]:
+def _parts(loaded: Loaded, data: DataSet, row: TableRow, protocol: Mapping[str, Any]) -> Iterator[_Part]:
     kind, seed = protocol["kind"], protocol.get("seed", 0)
     repeats = min(protocol.get("repeats", 1), row.options.get("repeats", np.inf))
     train, test = loaded
@@ -128,13 +127,13 @@ def _scaled(data: DataSet, train: Examples, test: Examples | None) -> _Part:
     X = train.X
     if np.isnan(X).any() and "impute" not in data.prepare:
         raise DataError(f"{data.name}: values are missing; prepare with 'impute'")
-    scaling = Scaling.of(X, data.prepare)
+    scaling = Scaling(X, data.prepare)
     if test is None:
         return _Part(scaling(X), train.y, None, None)
     return _Part(scaling(X), train.y, scaling(test.X), test.y)
 
 
-def _fitted(row: Row, part: _Part, protocol: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
+def _fitted(row: TableRow, part: _Part, protocol: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
     parameters = dict(row.parameters)
     if row.tune:
         parameters |= _tuned(row, part, protocol)
@@ -152,7 +151,7 @@ def _fitted(row: Row, part: _Part, protocol: Mapping[str, Any]) -> tuple[Any, di
     return model, found | _counts(row, model)
 
 
-def _tuned(row: Row, part: _Part, protocol: Mapping[str, Any]) -> dict[str, Any]:
+def _tuned(row: TableRow, part: _Part, protocol: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that cross-validation inside the training rows finds best."""
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
@@ -165,7 +164,7 @@ def _tuned(row: Row, part: _Part, protocol: Mapping[str, Any]) -> dict[str, Any]
 _WARM: set[str] = set()
 
 
-def _warm_up(row: Row, part: _Part) -> None:
+def _warm_up(row: TableRow, part: _Part) -> None:
     """Fit a few rows once, so that no time of compiling is taken for one of fitting."""
     key = f"{row.method} {row.parameters.get('kernel')} {row.parameters.get('solver')}"
     if key in _WARM:
@@ -175,7 +174,7 @@ def _warm_up(row: Row, part: _Part) -> None:
     _WARM.add(key)
 
 
-def _counts(row: Row, model: Any) -> dict[str, float]:
+def _counts(row: TableRow, model: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     if hasattr(model, "support_"):
         found["support"] = len(model.support_)
@@ -207,7 +206,7 @@ def _facts(model: Any, part: _Part) -> dict[str, Any]:
     return facts
 
 
-def _forgetting(row: Row, train: Examples, data: DataSet, protocol: Mapping[str, Any]) -> Measured:
+def _forgetting(row: TableRow, train: Examples, data: DataSet, protocol: Mapping[str, Any]) -> Measured:
     """Time `forget` of k rows against a refit of the others, the same fit before each."""
     limit = row.options.get("rows", len(train.y))
     part = _scaled(data, Examples(train.X[:limit], train.y[:limit]), None)
@@ -228,7 +227,7 @@ def _forgetting(row: Row, train: Examples, data: DataSet, protocol: Mapping[str,
     return Measured(values, _facts(model, part), None)
 
 
-def _towards_a_free_bias(row: Row, train: Examples, data: DataSet) -> Measured:
+def _towards_a_free_bias(row: TableRow, train: Examples, data: DataSet) -> Measured:
     """Solve one problem of the relaxed paper's sequence, and say how far it is from its limit."""
     part = _scaled(data, train, None)
     parameters = dict(row.parameters)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from squaresvm.bench.judge import agreement
-from squaresvm.bench.plots import curves, regions
+from squaresvm.bench.comparison import agreement
+from squaresvm.bench.pictures import curves, regions
 from squaresvm.bench.table import AXES, MEASURES
 from squaresvm.pages.page import page_of, write_atomically
 
@@ -31,12 +31,11 @@ _REPRODUCTION = (
     "The paper chose parameters on the rows that it reports on. This is a reproduction of its table and no "
     "estimate of error."
 )
-#: More room than a page about a model needs, words that may break, and short lines as keys to curves.
+#: More room than a page about a model needs, and words that may break.
 _STYLE = """<style>main { max-width: 78rem; } .words { white-space: normal; min-width: 15rem; }
 section > ul { max-width: 52rem; padding-left: 1.2rem; } .plot { max-width: 44rem; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); gap: 1rem; }
-.pictures figure:only-child { max-width: 26rem; } .glance td { white-space: normal; min-width: 0; }
-.legend svg.key { display: inline-block; width: 1.8em; height: .6em; margin-right: .4em; }</style>"""
+.pictures figure:only-child { max-width: 26rem; } .glance td { white-space: normal; min-width: 0; }</style>"""
 _STEPS = {
     "onehot": "one column of 0 and 1 for each level of a category",
     "impute": "means in place of missing values",
@@ -239,14 +238,19 @@ def _remark(line: Mapping[str, Any], reason: str) -> str:
 
 
 def _pictures(entry: Mapping[str, Any]) -> str:
-    parts = [
-        f"<figure>{regions(line['picture'], line['label'])}<figcaption>{html.escape(line['label'])} "
-        f"{html.escape(line['work'])}</figcaption></figure>"
-        for line in entry["rows"]
-        if line.get("picture")
-    ]
-    pictures = f'<div class="pictures">{"".join(parts)}</div>' if parts else ""
-    return pictures + f'<div class="plot">{curves_of(entry)}</div>' * bool(entry["plot"])
+    drawn = [line for line in entry["rows"] if line.get("picture")]
+    if not drawn and not entry["plot"]:
+        return ""
+    try:
+        figures = "".join(
+            f"<figure>{regions(line['picture'], line['label'])}<figcaption>{html.escape(line['label'])} "
+            f"{html.escape(line['work'])}</figcaption></figure>"
+            for line in drawn
+        )
+        pictures = f'<div class="pictures">{figures}</div>' * bool(drawn)
+        return pictures + f'<div class="plot">{curves_of(entry)}</div>' * bool(entry["plot"])
+    except ImportError as error:  # The figures are worth a page without pictures, too.
+        return f'<p class="soft">{html.escape(str(error))}</p>'
 
 
 def curves_of(entry: Mapping[str, Any]) -> str:

@@ -1,27 +1,34 @@
-"""Runs tables row by row, keeps what is finished, and goes on from there."""
+"""Runs tables row by row, keeps what is finished, and goes on from there.
+
+Rows are measured in another process: one that crashes or takes too long costs its own row and no other.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 
 from squaresvm._version import __version__
-from squaresvm.bench.judge import judge
-from squaresvm.bench.peers import METHODS, is_peer
-from squaresvm.bench.table import PaperTable, Row
-from squaresvm.bench.worker import InProcess, Worker
+from squaresvm.bench.comparison import judge
+from squaresvm.bench.data import MissingDataError
+from squaresvm.bench.methods import METHODS, MissingPeerError, is_peer
+from squaresvm.bench.protocols import measure
+from squaresvm.bench.table import DataSet, PaperTable, TableRow
 from squaresvm.runtime.atomic import replacing
 
-__all__ = ["ResultsError", "key_of", "read_results", "run_tables"]
+__all__ = ["InProcess", "ResultsError", "Worker", "key_of", "read_results", "run_tables"]
 
 FORMAT = 1
 #: Seconds that any row may take in quick mode.
@@ -170,7 +177,7 @@ def _heading(table: PaperTable) -> dict[str, Any]:
     }
 
 
-def key_of(table: PaperTable, row: Row, protocol: Mapping[str, Any], *, quick: bool) -> str:
+def key_of(table: PaperTable, row: TableRow, protocol: Mapping[str, Any], *, quick: bool) -> str:
     """Return what names a row's work: change any of it, and the row is run again."""
     work = {
         "row": {
@@ -187,7 +194,7 @@ def key_of(table: PaperTable, row: Row, protocol: Mapping[str, Any], *, quick: b
 def _outcome(
     worker: Worker | InProcess,
     table: PaperTable,
-    row: Row,
+    row: TableRow,
     protocol: Mapping[str, Any],
     quick: bool,
     absent: Mapping[str, str],
@@ -202,7 +209,7 @@ def _outcome(
     return worker.run(row, data, protocol, limit)
 
 
-def _line(table: PaperTable, row: Row, key: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
+def _line(table: PaperTable, row: TableRow, key: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
     values: Mapping[str, list[float]] = outcome.get("values", {})
     summary = {
         name: {
@@ -255,3 +262,105 @@ def _others(kept: Mapping[str, dict[str, Any]], results: Mapping[str, Any]) -> l
 def _write(path: Path, results: Mapping[str, Any]) -> None:
     with replacing(path) as file:
         file.write(json.dumps(results, allow_nan=False).encode("utf-8"))
+
+
+class InProcess:
+    """Measures rows in this process: without limits, and a crash is everybody's.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Of data.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def run(self, row: TableRow, data: DataSet, protocol: Mapping[str, Any], limit: float) -> dict[str, Any]:
+        """Return what `Worker.run` returns."""
+        return _attempt(row, data, protocol, self._folder)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Worker:
+    """Measures rows in a child process, which is started anew after a crash or a row that was ended.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Of data.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._process: Any = None
+        self._pipe: Connection | None = None
+
+    def run(self, row: TableRow, data: DataSet, protocol: Mapping[str, Any], limit: float) -> dict[str, Any]:
+        """Return ``status`` and either ``values``, ``facts`` and ``picture``, or the ``reason`` for none."""
+        pipe = self._started()
+        pipe.send((row, data, protocol))
+        try:
+            if not pipe.poll(limit):
+                self.close()
+                return {"status": "limit", "reason": f"ended after {limit:g} s"}
+            return pipe.recv()
+        except (EOFError, ConnectionError):
+            code = self._process.exitcode
+            self.close()
+            return {"status": "failed", "reason": f"its process ended with code {code}"}
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+
+    def _started(self) -> Connection:
+        if self._pipe is None:
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs, self._folder), daemon=True)
+            self._process.start()
+            theirs.close()
+            self._pipe.recv()  # Until it has imported all it needs: that is no row's time.
+        return self._pipe
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as the one that started it is gone, killed or not, in the middle of a row."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _serve(pipe: Connection, folder: Path | None) -> None:
+    Thread(target=_end_with_parent, name="squaresvm-parent", daemon=True).start()
+    pipe.send("ready")
+    while True:
+        try:
+            row, data, protocol = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        pipe.send(_attempt(row, data, protocol, folder))
+
+
+def _attempt(
+    row: TableRow, data: DataSet, protocol: Mapping[str, Any], folder: Path | None
+) -> dict[str, Any]:
+    try:
+        measured = measure(row, data, protocol, folder)
+    except (MissingDataError, MissingPeerError) as error:
+        return {"status": "missing", "reason": str(error)}
+    except Exception as error:
+        return {"status": "failed", "reason": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+    return {"status": "done", **measured._asdict()}

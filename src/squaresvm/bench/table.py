@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AXES", "MEASURES", "DataSet", "PaperTable", "Row", "Tolerance"]
+__all__ = ["AXES", "MEASURES", "DataSet", "PaperTable", "TableRow", "Tolerance"]
 
 #: What a row may measure, and how the reports call it.
 MEASURES = {
@@ -64,7 +64,7 @@ class DataSet:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of a table: a method with parameters on a data set, and what the paper prints for it.
 
     Rows of the same data and `work` do the same work: a peer's seconds are what ours are divided by.
@@ -117,7 +117,7 @@ class PaperTable:
     protocol: Mapping[str, Any]
     quick: Mapping[str, Any]
     data: Mapping[str, DataSet]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     tolerance: Mapping[str, Tolerance]
     at_least: int | None
     tuned_on_test: bool

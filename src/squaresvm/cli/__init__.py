@@ -11,6 +11,8 @@ def main() -> None:
     """Run the command line; say which extra is missing where Typer is."""
     try:
         from squaresvm.cli.app import app
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     except ModuleNotFoundError as error:
         print(
             f"squaresvm: the command line needs {error.name}: pip install 'squaresvm[cli]'", file=sys.stderr

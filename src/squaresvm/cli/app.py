@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,9 +12,10 @@ from threadpoolctl import threadpool_info
 
 from squaresvm._version import __version__
 from squaresvm.cli.bench import bench
-from squaresvm.cli.demo import demo
-from squaresvm.cli.failures import Commands
+from squaresvm.cli.console import AsJson, Printer
+from squaresvm.cli.failures import Commands, naming
 from squaresvm.cli.forget import forget
+from squaresvm.cli.inputs import check_place
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.learn import learn
 from squaresvm.cli.predict import predict
@@ -25,7 +27,8 @@ app = typer.Typer(
     name="squaresvm",
     cls=Commands,
     help="Squared-loss support vector machines that learn, forget and prove it.",
-    epilog="Exit codes: 0 done, 1 not converged, 2 bad usage or bad input.",
+    epilog="Exit codes: 0 done, 1 not converged, 2 bad usage or bad input, 3 the result could not be "
+    "printed, 130 interrupted.",
     add_completion=True,
     rich_markup_mode="markdown",
 )
@@ -51,6 +54,26 @@ def _options(
     ] = False,
 ) -> None:
     """Squared-loss support vector machines that learn, forget and prove it."""
+
+
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("demo.html"),
+    as_json: AsJson = False,
+) -> None:
+    """Train, judge, forget and prove on a data set that comes with scikit-learn, and write one HTML page."""
+    from squaresvm.pages.demo import run
+
+    check_place(output)
+    printer = Printer(as_json)
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        printer.say(line)
+
+    with naming(output):
+        run(output, say=say)
+    printer.result({"page": str(output), "lines": lines})
 
 
 for command in (train, predict, learn, forget, inspect, bench, demo):

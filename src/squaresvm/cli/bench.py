@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from squaresvm.cli.console import AsJson, Teller, counted
-from squaresvm.cli.failures import BadInputError
+from squaresvm.cli.console import AsJson, Printer, counted
+from squaresvm.cli.failures import BadInputError, naming
+from squaresvm.runtime.progress import CountProgress
 
 __all__ = ["bench"]
 
@@ -47,12 +46,12 @@ def bench(
     """
     from squaresvm import bench as benchmark
 
-    teller = Teller(as_json)
+    printer = Printer(as_json)
     wanted = [benchmark.load_table(name) for name in tables or benchmark.known_tables()]
     if names:
         for table in wanted:
-            teller.say(f"{table.name}: {table.title} ({table.where})")
-        teller.result({"tables": [table.name for table in wanted]})
+            printer.say(f"{table.name}: {table.title} ({table.where})")
+        printer.result({"tables": [table.name for table in wanted]})
         return
     if fetch and data is None:
         raise BadInputError("--fetch needs --data FOLDER, where files are kept")
@@ -66,62 +65,33 @@ def bench(
     absent: dict[str, str] = {}
     if fetch and data is not None:
         data.mkdir(parents=True, exist_ok=True)
-        with _Shown(as_json) as shown:
-            absent = benchmark.fetch_missing(wanted, data, quick=quick, progress=shown)
+        with CountProgress(not as_json) as progress:
+            absent = benchmark.fetch_missing(wanted, data, quick=quick, progress=progress)
         for name, reason in absent.items():
-            teller.note(f"{name}: {reason}")
-    with _Shown(as_json) as shown:
+            printer.note(f"{name}: {reason}")
+    with CountProgress(not as_json) as progress, naming(output / "results.json"):
         results = benchmark.run_tables(
-            wanted, data=data, output=output, quick=quick, absent=absent, progress=shown
+            wanted, data=data, output=output, quick=quick, absent=absent, progress=progress
         )
-    pages = benchmark.write_reports(results, output)
-    _tell(teller, results)
-    teller.say(f"Report: {pages[0]}")
+    with naming(output):
+        pages = benchmark.write_reports(results, output)
+    _tell(printer, results)
+    printer.say(f"Report: {pages[0]}")
     facts = {"results": str(output / "results.json"), "reports": [str(page) for page in pages]}
     if old is None:
-        teller.result(facts)
+        printer.result(facts)
         return
     changes, compared = benchmark.compare_results(old, results)
     for change in changes:
-        teller.say(f"{change.kind}: {change.table}, {change.row}: {change.text}")
-    teller.say(f"Compared {counted(compared, 'row')} with {compare}: {len(changes)} became worse.")
-    teller.result({**facts, "compared": compared, "worse": [change._asdict() for change in changes]})
+        printer.say(f"{change.kind}: {change.table}, {change.row}: {change.text}")
+    printer.say(f"Compared {counted(compared, 'row')} with {compare}: {len(changes)} became worse.")
+    printer.result({**facts, "compared": compared, "worse": [change._asdict() for change in changes]})
     if changes:
         raise typer.Exit(WORSE)
 
 
-class _Shown:
-    """A progress bar on a terminal, nothing in a pipe."""
-
-    def __init__(self, as_json: bool) -> None:
-        console = Console(stderr=True)
-        self._bar = None
-        if console.is_terminal and not as_json:
-            columns = (
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("{task.description}"),
-            )
-            self._bar = Progress(*columns, console=console)
-            self._task = self._bar.add_task("")
-
-    def __enter__(self) -> _Shown:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total, description=what)
-
-
-def _tell(teller: Teller, results: dict[str, Any]) -> None:
+def _tell(printer: Printer, results: dict[str, Any]) -> None:
     from squaresvm.bench.report import verdict
 
     for name, entry in results["tables"].items():
-        teller.say(f"{name}: {verdict(entry)}")
+        printer.say(f"{name}: {verdict(entry)}")

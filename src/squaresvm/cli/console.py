@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
-from squaresvm.cli.failures import NOT_CONVERGED
+from squaresvm.cli.failures import (
+    NOT_CONVERGED,
+    OutputError,
+    drop_standard_output,
+    naming,
+    printable,
+    words_of,
+)
 from squaresvm.readers.preparation import Category, Preparation
+from squaresvm.runtime.progress import working
 from squaresvm.solution import Certificate, Status
 
-__all__ = ["AsJson", "Teller", "columns_of", "counted", "facts_of"]
+__all__ = ["AsJson", "Printer", "columns_of", "counted", "facts_of"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-class Teller:
+class Printer:
     """Prints lines or JSON to stdout; notes and, on a terminal, progress to stderr.
 
     Parameters
@@ -33,40 +42,54 @@ class Teller:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self._out = Console(highlight=False, soft_wrap=True, markup=False)
-        self._err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+        self._written: Path | None = None
 
     def say(self, line: str) -> None:
-        """Print a line for people."""
+        """Print a line for people, control characters as escapes."""
         if not self.as_json:
-            self._out.print(line)
+            self.data(f"{printable(line)}\n")
+
+    def data(self, text: str) -> None:
+        """Print a text as it is."""
+        try:
+            print(text, end="", flush=True)
+        except OSError as error:
+            if self._written is None:
+                raise OutputError(error) from None
+            drop_standard_output()
+            self.note(f"{self._written} is written, but the report is not printed: {words_of(error)}")
 
     def note(self, line: str) -> None:
         """Print what is worth knowing and is no error."""
-        self._err.print(f"squaresvm: note: {line}")
+        with suppress(OSError):
+            print(f"squaresvm: note: {printable(line)}", file=sys.stderr, flush=True)
 
     def result(self, facts: dict[str, Any]) -> None:
         """Print the result as JSON, where that is wanted."""
         if self.as_json:
-            typer.echo(json.dumps(facts, default=_plain, allow_nan=False))
+            self.data(json.dumps(facts, default=_plain, allow_nan=False) + "\n")
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
         """Show on a terminal that something takes its time; turn warnings into notes."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if self._err.is_terminal and not self.as_json:
-                with self._err.status(what):
-                    yield
-            else:
+            with working(printable(what), is_shown=not self.as_json):
                 yield
         for warning in caught:
             if not issubclass(warning.category, ConvergenceWarning):  # The certificate tells of that.
                 self.note(" ".join(str(warning.message).split()))
 
+    @contextmanager
+    def writing(self, path: Path) -> Iterator[None]:
+        """Show that a file is written, which an error names; then the work is done, printed or not."""
+        with self.working(f"Writing {path}"), naming(path):
+            yield
+        self._written = path
+
     def end(self, certificate: Certificate) -> None:
         """Leave with exit code 1 where the solver did not reach tol."""
-        if certificate.status is Status.MAX_ITER:
+        if certificate.status == Status.MAX_ITER:
             self.note(f"not converged: {certificate.status.advice}")
             raise typer.Exit(NOT_CONVERGED)
 

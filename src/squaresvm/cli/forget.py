@@ -10,10 +10,11 @@ import numpy as np
 import typer
 
 import squaresvm
-from squaresvm.cli.console import AsJson, Teller, facts_of
+from squaresvm.cli.console import AsJson, Printer, facts_of
 from squaresvm.cli.failures import BadInputError
-from squaresvm.cli.models import ModelPath, open_model
+from squaresvm.cli.inputs import ModelPath, as_integer, open_model
 from squaresvm.files import Record, with_columns
+from squaresvm.readers.preparation import Preparation
 from squaresvm.runtime.atomic import locked
 
 __all__ = ["forget"]
@@ -40,7 +41,7 @@ def forget(
     that no other row had. Scaling and the numbers that 'scale' and 'balanced' stood for stay those of the
     training: train anew to renew them. Stopping rule: the tol of the training.
     """
-    teller = Teller(as_json)
+    printer = Printer(as_json)
     wanted = _wanted(ids, ids_file)
     with locked(model_path):
         model = open_model(model_path)
@@ -48,24 +49,26 @@ def forget(
         names = [_as_held(model, text, model_path) for text in wanted]
         try:
             positions = model._state.rows.ids.positions(names)
-            with teller.working(f"Forgetting {len(names)} rows"):
+            with printer.working(f"Forgetting {len(names)} rows"):
                 receipt = model.forget(names)
         except KeyError as error:
             raise BadInputError(f"{model_path}: {error.args[0]}") from None
         except ValueError as error:
             raise BadInputError(f"{model_path}: {error}") from None
         Record(record.history.forgot(positions), record.preparation).attach(model)
+        for note in _stale(record.preparation, model):
+            printer.note(note)
         if record.preparation is None:
             model = _without_empty_end(model)
-        with teller.working(f"Writing {model_path}"):
+        with printer.writing(model_path):
             squaresvm.save(model, model_path, factor=factor)
     certificate = model.certificate_
-    teller.say(f"{str(receipt)[0].upper()}{str(receipt)[1:]}.")
+    printer.say(f"{str(receipt)[0].upper()}{str(receipt)[1:]}.")
     if receipt.classes_gone:
-        teller.say(f"Classes that are gone with them: {', '.join(map(str, receipt.classes_gone))}.")
-    teller.say(f"Certificate: {certificate}.")
-    teller.result({"model": str(model_path), **asdict(receipt), "certificate": facts_of(certificate)})
-    teller.end(certificate)
+        printer.say(f"Classes that are gone with them: {', '.join(map(str, receipt.classes_gone))}.")
+    printer.say(f"Certificate: {certificate}.")
+    printer.result({"model": str(model_path), **asdict(receipt), "certificate": facts_of(certificate)})
+    printer.end(certificate)
 
 
 def _wanted(ids: str | None, ids_file: Path | None) -> list[str]:
@@ -91,13 +94,27 @@ def _as_held(model: Any, text: str, path: Path) -> Any:
     """Return the id that a text stands for: ids may be numbers."""
     held = model._state.rows.ids
     if held.values.dtype.kind in "iu":
-        try:
-            return int(text)
-        except ValueError:
-            raise BadInputError(f"{path}: no row with id {text!r} is held") from None
+        name = as_integer(text)  # As it is written: Python would take 1_0 for 10.
+        if name is None:
+            raise BadInputError(f"{path}: no row with id {text!r} is held")
+        return name
     if held.values.dtype.kind == "f" or held.values.dtype == object:
         return next((name for name in held.values.tolist() if str(name) == text), text)
     return text
+
+
+def _stale(preparation: Preparation | None, model: Any) -> list[str]:
+    """Return what to say of columns of numbers that no row fills any more."""
+    if preparation is None:
+        return []
+    X = model._state.rows.X[model._state.held]
+    unfilled = preparation.unfilled_numbers(X)
+    kept = {feature.name for feature in preparation.without_unused_levels(X)[0].features}
+    return [
+        f"column {name!r}: every row has the mean, which rows that are forgotten have made; "
+        + ("it is not scaled, so the mean stays: train anew" if name in kept else "it is gone from the model")
+        for name in unfilled
+    ]
 
 
 def _without_empty_end(model: Any) -> Any:

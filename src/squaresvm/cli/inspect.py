@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from squaresvm.cli.console import AsJson, Teller, columns_of, counted, facts_of
-from squaresvm.cli.failures import BadInputError
-from squaresvm.cli.models import ModelPath, check_place, open_model
+from squaresvm.cli.console import AsJson, Printer, columns_of, counted, facts_of
+from squaresvm.cli.failures import BadInputError, printable
+from squaresvm.cli.inputs import ModelPath, check_place, open_model
 from squaresvm.files import Record
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import Report, examine
@@ -48,23 +50,25 @@ def inspect(
     Everything is computed from the rows in the file: the certificate, the exact leave-one-out score (for the
     squared hinge with more than 400 support rows: of a fixed active set), the quality of the probabilities.
     """
-    teller = Teller(as_json)
+    printer = Printer(as_json)
     if html is not None:
         check_place(html, model_path)
     model = open_model(model_path)
     try:
-        with teller.working("Leaving each row out"):
+        with printer.working("Leaving each row out"):
             report = examine(model, rows)
     except ValueError as error:
         raise BadInputError(f"{model_path}: {error}") from None
     if html is not None:
-        write_atomically(html, render(_page(model, report, model_path)))
+        page = render(_page(model, report, model_path))
+        with printer.writing(html):
+            write_atomically(html, page)
     if as_json:
-        teller.result(_facts(model, report, model_path, html))
+        printer.result(_facts(model, report, model_path, html))
         return
-    _print(teller, model, report)
+    _print(printer, model, report)
     if html is not None:
-        teller.say(f"Page: {html}")
+        printer.say(f"Page: {html}")
 
 
 def _what(model: Any) -> list[tuple[str, str]]:
@@ -101,19 +105,24 @@ def _score_name(report: Report, model: Any) -> str:
     return f"exact leave-one-out {kind}" if report.is_exact else f"leave-one-out {kind} of a fixed active set"
 
 
-def _print(teller: Teller, model: Any, report: Report) -> None:
+def _print(printer: Printer, model: Any, report: Report) -> None:
     for name, value in _what(model):
-        teller.say(f"{name + ':':<13} {value}")
-    teller.say(f"{'certificate:':<13} {report.certificate}")
+        printer.say(f"{name + ':':<13} {value}")
+    printer.say(f"{'certificate:':<13} {report.certificate}")
     if report.score is not None:
-        teller.say(f"{'score:':<13} {report.score:.4f}, {_score_name(report, model)}")
+        printer.say(f"{'score:':<13} {report.score:.4f}, {_score_name(report, model)}")
     if report.brier is not None:
-        teller.say(
+        printer.say(
             f"{'calibration:':<13} Brier score {report.brier:.4f} of the probabilities of rows left out"
         )
-    console = Console(highlight=False, markup=False)
-    for table in _tables(model, report):
-        console.print(_grid(table))
+    # Into a text first: on a broken pipe Rich would end the process itself.
+    console = Console(
+        file=io.StringIO(), width=shutil.get_terminal_size().columns, highlight=False, markup=False
+    )
+    with console.capture() as grids:
+        for table in _tables(model, report):
+            console.print(_grid(table))
+    printer.data(grids.get())
 
 
 def _grid(table: TableOfRows) -> Grid:
@@ -121,7 +130,7 @@ def _grid(table: TableOfRows) -> Grid:
     for column in table.columns:
         grid.add_column(column, overflow="fold")
     for row in table.rows:
-        grid.add_row(*(str(cell) for cell in row))
+        grid.add_row(*(printable(str(cell)) for cell in row))
     return grid
 
 

@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 import squaresvm
-from squaresvm.cli.console import AsJson, Teller, counted, facts_of
+from squaresvm.cli.console import AsJson, Printer, counted, facts_of
 from squaresvm.cli.failures import BadInputError
-from squaresvm.cli.models import ModelPath, open_model
-from squaresvm.cli.rows import new_rows
+from squaresvm.cli.inputs import ModelPath, new_rows, open_model
 from squaresvm.cli.train import DATA_HELP
 from squaresvm.files import Record
 from squaresvm.runtime.atomic import locked
@@ -33,28 +32,28 @@ def learn(
     Scaling and the numbers that 'scale' and 'balanced' stood for stay those of the training. A level or a
     class that is new becomes part of the model. Stopping rule: the tol of the training.
     """
-    teller = Teller(as_json)
+    printer = Printer(as_json)
     with locked(model_path):
         model = open_model(model_path)
         record = Record.of(model)
-        with teller.working(f"Reading {data}"):
+        with printer.working(f"Reading {data}"):
             model, rows = new_rows(data, model)
         start = time.perf_counter()
         try:
-            with teller.working(f"Learning {rows.y.size} rows"):
+            with printer.working(f"Learning {rows.y.size} rows"):
                 model.learn(rows.X, rows.y, sample_weight=rows.weights, ids=rows.ids)
         except ValueError as error:
             raise BadInputError(f"{data}: {error}") from None
         seconds = time.perf_counter() - start
         history = record.history.brought("learn", int(rows.y.size))
         Record(history, rows.preparation).attach(model)
-        with teller.working(f"Writing {model_path}"):
+        with printer.writing(model_path):
             squaresvm.save(model, model_path, factor=factor)
     certificate = model.certificate_
     held = int(model.ids_.size)
-    teller.say(f"Learned {counted(rows.y.size, 'row')} in {1e3 * seconds:.3g} ms, {held} are held.")
-    teller.say(f"Certificate: {certificate}.")
-    teller.result(
+    printer.say(f"Learned {counted(rows.y.size, 'row')} in {1e3 * seconds:.3g} ms, {held} are held.")
+    printer.say(f"Certificate: {certificate}.")
+    printer.result(
         {
             "model": str(model_path),
             "learned": int(rows.y.size),
@@ -63,4 +62,4 @@ def learn(
             "seconds": seconds,
         }
     )
-    teller.end(certificate)
+    printer.end(certificate)

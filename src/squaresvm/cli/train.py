@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,9 @@ import numpy as np
 import typer
 
 import squaresvm
-from squaresvm.cli.console import AsJson, Teller, columns_of, counted, facts_of
+from squaresvm.cli.console import AsJson, Printer, columns_of, counted, facts_of
 from squaresvm.cli.failures import BadInputError
-from squaresvm.cli.models import Estimator, KernelName, check_place
-from squaresvm.cli.rows import Data, TableOptions, training_rows
+from squaresvm.cli.inputs import Data, TableOptions, check_place, training_rows
 from squaresvm.files import History, Record
 from squaresvm.problem import Loss
 from squaresvm.readers.preparation import MISSING_RULES
@@ -29,6 +29,44 @@ _FEW_ROWS = 4000
 _SHARED = ("kernel", "degree", "coef0", "tol", "class_weight")
 
 DATA_HELP = "LIBSVM text, CSV with a line of names, or Parquet; plain or gzip."
+
+
+class Estimator(StrEnum):
+    """What ``--estimator`` takes."""
+
+    LSSVC = "lssvc"
+    LSSVR = "lssvr"
+    RELAXED = "relaxed"
+    PROXIMAL = "proximal"
+    LAGRANGIAN = "lagrangian"
+    RLSSVC = "rlssvc"
+
+    @property
+    def has_penalty(self) -> bool:
+        """Whether the bias has a penalty A of the user's choice."""
+        return self in (Estimator.RELAXED, Estimator.LAGRANGIAN)
+
+    def make(self, **parameters: Any) -> Any:
+        """Return an estimator that is not fitted yet."""
+        classes = {
+            Estimator.LSSVC: squaresvm.LSSVC,
+            Estimator.LSSVR: squaresvm.LSSVR,
+            Estimator.RELAXED: squaresvm.RelaxedLSSVC,
+            Estimator.PROXIMAL: squaresvm.ProximalSVC,
+            Estimator.LAGRANGIAN: squaresvm.LagrangianSVC,
+            Estimator.RLSSVC: squaresvm.RLSSVC,
+        }
+        return classes[self](**parameters)
+
+
+class KernelName(StrEnum):
+    """What ``--kernel`` takes."""
+
+    LINEAR = "linear"
+    RBF = "rbf"
+    POLY = "poly"
+    SIGMOID = "sigmoid"
+    LAPLACIAN = "laplacian"
 
 
 def train(
@@ -103,7 +141,7 @@ def train(
     In CSV and Parquet, columns of text become one column of 0 and 1 for each level and numbers are
     standardised; the model file knows how. Empty cells, ?, NA, N/A, NaN and null are missing values.
     """
-    teller = Teller(as_json)
+    printer = Printer(as_json)
     output = Path(data.name).with_suffix(".model") if output is None else output
     check_place(output, data)
     if missing not in MISSING_RULES:
@@ -123,24 +161,26 @@ def train(
     model = estimator.make(**parameters)
     _check(model)
     columns = TableOptions(label, id, weight, tuple(ignore or ()), tuple(category or ()), scale, missing)
-    with teller.working(f"Reading {data}"):
+    with printer.working(f"Reading {data}"):
         rows = training_rows(data, columns, regression=regression)
+    for name in rows.left_out:
+        printer.note(f"column {name!r} is left out: no row differs from its mean")
     start = time.perf_counter()
     try:
-        with teller.working(f"Fitting {rows.y.size} rows"):
+        with printer.working(f"Fitting {rows.y.size} rows"):
             if tune:
                 model.set_params(**_tuned(estimator, model, rows))
             model.fit(rows.X, rows.y, sample_weight=rows.weights, ids=rows.ids)
     except ValueError as error:
         raise BadInputError(f"{data}: {error}") from None
     seconds = time.perf_counter() - start
-    loo = _score(model, teller)
+    loo = _score(model, printer)
     Record(History().brought("train", int(rows.y.size)), rows.preparation).attach(model)
-    with teller.working(f"Writing {output}"), locked(output):
+    with printer.writing(output), locked(output):
         squaresvm.save(model, output, factor=factor)
-    teller.say(f"Data: {_described(rows, regression)}")
-    _report(teller, model, rows, output, seconds, loo)
-    teller.end(model.certificate_)
+    printer.say(f"Data: {_described(rows, regression)}")
+    _report(printer, model, rows, output, seconds, loo)
+    printer.end(model.certificate_)
 
 
 def _parameters(
@@ -186,11 +226,11 @@ def _tuned(estimator: Estimator, model: Any, rows: Data) -> dict[str, Any]:
     return best
 
 
-def _score(model: Any, teller: Teller) -> float | None:
+def _score(model: Any, printer: Printer) -> float | None:
     """Return the leave-one-out score where it costs about as much as the fit, which the hinge's does not."""
-    if model._loss is not Loss.SQUARED or not 2 <= model.ids_.size <= _FEW_ROWS:
+    if model._loss != Loss.SQUARED or not 2 <= model.ids_.size <= _FEW_ROWS:
         return None
-    with teller.working("Leaving one row out"):
+    with printer.working("Leaving one row out"):
         return float(model.loo_score())
 
 
@@ -206,15 +246,17 @@ def _described(rows: Data, regression: bool) -> str:
     return f"{text}, labels {shown}{', ...' if classes.size > 6 else ''}"
 
 
-def _report(teller: Teller, model: Any, rows: Data, output: Path, seconds: float, loo: float | None) -> None:
-    teller.say(f"Fit: {1e3 * seconds:.0f} ms with solver {model.solver_!r} ({model.solver_reason_}).")
-    teller.say(f"Certificate: {model.certificate_}.")
+def _report(
+    printer: Printer, model: Any, rows: Data, output: Path, seconds: float, loo: float | None
+) -> None:
+    printer.say(f"Fit: {1e3 * seconds:.0f} ms with solver {model.solver_!r} ({model.solver_reason_}).")
+    printer.say(f"Certificate: {model.certificate_}.")
     if loo is not None:
         kind = "accuracy" if hasattr(model, "classes_") else "R2"
-        teller.say(f"Exact leave-one-out {kind}: {loo:.4f}.")
-    teller.say(f"Model: {output}")
+        printer.say(f"Exact leave-one-out {kind}: {loo:.4f}.")
+    printer.say(f"Model: {output}")
     gamma = model.gamma_ if hasattr(model, "gamma_") else None
-    teller.result(
+    printer.result(
         {
             "model": str(output),
             "estimator": type(model).__name__,

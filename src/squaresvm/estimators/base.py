@@ -28,16 +28,21 @@ from squaresvm.estimators.parameters import (
     check_verbose,
 )
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
-from squaresvm.models.fit_log import Teller
-from squaresvm.models.state import REQUESTS, Settings, State, make_operator, train, weigh
-from squaresvm.models.streamed import StreamedState, fit_source
+from squaresvm.models.fit_log import FitLog
+from squaresvm.models.model import Model, Settings, weigh
+from squaresvm.models.ownership import REQUESTS, Claim
+from squaresvm.models.problems import make_operator
+from squaresvm.models.state import State
+from squaresvm.models.streamed import fit_source
+from squaresvm.models.train import train
 from squaresvm.operators import Operator, ProximalOperator
-from squaresvm.operators.precomputed import check_symmetric
+from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.runtime.arguments import check_flag, check_positive
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
+from squaresvm.solvers.choose import choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -46,16 +51,15 @@ __all__ = ["SquareSVM", "refuse_out"]
 
 T = TypeVar("T")
 
-#: What fits a linear model from a stream.
-_STREAM_SOLVERS = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",)}
-
 
 class SquareSVM(BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]
     _proximal: ClassVar[bool] = False
-    _state: State
+    _state: Model
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
 
     def __init__(
         self,
@@ -124,7 +128,7 @@ class SquareSVM(BaseEstimator):
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
         trial._check_parameters()
-        trial.__dict__.pop("_record", None)  # What came with a file belongs to the rows of that file.
+        trial._record = None  # What came with a file belongs to the rows of that file.
         rows = trial._check_rows(X, y, sample_weight, ids)
         settings, operator = trial._settings(rows), None
         if settings.kernel is None:
@@ -143,18 +147,15 @@ class SquareSVM(BaseEstimator):
                 f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
                 "features in front: MappedSource(source, Nystrom(...).fit(some_rows))"
             )
-        fitting = _STREAM_SOLVERS[self._loss]
-        if not isinstance(self.solver, str) or self.solver not in ("auto", *fitting):
-            names = " or ".join(repr(name) for name in (*fitting, "auto"))
-            raise ValueError(f"a source is fitted with solver={names}; got {self.solver!r}")
+        choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()
         trial._check_parameters()
-        trial.__dict__.pop("_record", None)
+        trial._record = None
         trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
-        teller = self._teller()
-        if teller is not None:
-            teller.began(trial._state.solver, trial._state.reason)
-            teller.ended(trial._state.certificate)
+        log = self._fit_log()
+        if log is not None:
+            log.began(trial._state.solver, trial._state.reason)
+            log.ended(trial._state.certificate)
         trial.__dict__.pop("feature_names_in_", None)
         trial.n_features_in_ = source.n_features
         if source.feature_names is not None:
@@ -170,25 +171,28 @@ class SquareSVM(BaseEstimator):
         self
         """
         check_is_fitted(self)
-        self._require_rows("refit")
-        trial = self._copy()
-        trial._check_parameters()
-        rows = self._state.rows.compact().as_given()
-        settings, operator = trial._settings(rows), None
-        if settings.kernel is None:
-            operator = self._state.problem.operator
-            if isinstance(operator, ProximalOperator):
-                operator = ProximalOperator(operator.inner, self._state.weights[self._state.held])
-        trial._state = trial._trained(rows, settings, operator)
-        self._adopt(trial)
+        with REQUESTS:
+            trial = self._copy()
+            trial._check_parameters()
+            state = self._state
+            rows = state.rows_for("refit").compact().as_given()
+            assert isinstance(state, State)
+            settings, operator, claim = trial._settings(rows, is_refit=True), None, Claim()
+            if settings.kernel is None:
+                operator, claim = _same_kernel(state, rows, settings), Claim(state.claim)
+            trial._state = trial._trained(rows, settings, operator, claim)
+            claim.commit()
+            self._adopt(trial)
         return self
 
-    def _trained(self, rows: Rows, settings: Settings, operator: Operator | None) -> State:
+    def _trained(
+        self, rows: Rows, settings: Settings, operator: Operator | None, claim: Claim | None = None
+    ) -> State:
         """Return the model of the rows; estimators that weigh rows by their residuals train it again."""
-        return train(rows, settings, operator, self._teller())
+        return train(rows, settings, operator, self._fit_log(), claim)
 
-    def _teller(self) -> Teller | None:
-        return Teller(type(self).__name__, int(self.verbose)) if self.verbose else None
+    def _fit_log(self) -> FitLog | None:
+        return FitLog(type(self).__name__, int(self.verbose)) if self.verbose else None
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
@@ -196,7 +200,7 @@ class SquareSVM(BaseEstimator):
         return copy
 
     def _adopt(self, trial: Self) -> None:
-        for name in ("n_features_in_", "feature_names_in_", "_record"):
+        for name in ("n_features_in_", "feature_names_in_"):
             if name not in trial.__dict__:
                 self.__dict__.pop(name, None)
         self.__dict__.update(trial.__dict__)
@@ -230,13 +234,14 @@ class SquareSVM(BaseEstimator):
         X = canonical_csr(X)
         if self._is_precomputed:
             X = X.toarray() if sp.issparse(X) else X
-            check_symmetric(X, type(self).__name__)
         y = self._check_targets(y)
         count = y.shape[0]
         if sample_weight is None:
             weights = np.broadcast_to(np.float64(1.0), count)  # No memory for millions of ones.
         else:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self._is_precomputed:
+            X = symmetrised(X, type(self).__name__, float(self.C) * float(weights.max(initial=0.0)))
         named = Ids.numbered(count) if ids is None else Ids.given(ids, count)
         base, is_owned = (X, False) if self._is_precomputed else owned(X, given)
         return Rows(base, np.array(y), weights, named, is_owned=is_owned)
@@ -255,13 +260,13 @@ class SquareSVM(BaseEstimator):
     def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return y
 
-    def _class_weights(self, rows: Rows) -> dict[Hashable, float] | None:
+    def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float] | None:
         return None
 
     # From parameters to numbers --------------------------------------------------------------------
 
-    def _settings(self, rows: Rows) -> Settings:
-        class_weight = self._class_weights(rows)
+    def _settings(self, rows: Rows, is_refit: bool = False) -> Settings:
+        class_weight = self._class_weights(rows, is_refit)
         kernel, bias = self._kernel_and_bias(rows, class_weight)
         return Settings(
             loss=self._loss,
@@ -303,20 +308,20 @@ class SquareSVM(BaseEstimator):
         """Return whether the estimator is fitted."""
         return "_state" in self.__dict__
 
-    def _current(self) -> State:
+    def _current(self) -> Model:
         check_is_fitted(self)
         return self._state
 
-    def _require_rows(self, what: str) -> None:
-        if isinstance(self._state, StreamedState):
-            raise ValueError(
-                f"{what} needs the rows, and a model fitted from a stream keeps none: fit from the source "
-                "again"
-            )
+    def _holding(self, what: str) -> State:
+        """Return the model as it is now, with its rows; a ValueError says that `what` needs them."""
+        state = self._current()
+        state.rows_for(what)
+        assert isinstance(state, State)
+        return state
 
-    def _fitted(self, attribute: str) -> State:
+    def _fitted(self, attribute: str) -> Model:
         try:
-            state: State = self.__dict__["_state"]
+            state: Model = self.__dict__["_state"]
         except KeyError:
             raise NotFittedError(
                 f"this {type(self).__name__} has no {attribute!r} yet: call 'fit' first"
@@ -326,7 +331,7 @@ class SquareSVM(BaseEstimator):
     @property
     def support_(self) -> IntArray:
         """Positions, among the rows held, of the rows that the decision function uses."""
-        return self._fitted("support_").support
+        return np.array(self._fitted("support_").attribute("support"))
 
     @property
     def support_vectors_(self) -> Matrix:
@@ -334,17 +339,19 @@ class SquareSVM(BaseEstimator):
         state = self._fitted("support_vectors_")
         if state.settings.kernel is None:
             return np.empty((0, 0))
-        return state.rows.take(state.support)
+        support: IntArray = state.attribute("support")
+        rows: Rows = state.attribute("rows")
+        return rows.take(support)
 
     @property
     def dual_coef_(self) -> FloatArray:
         """Signed multipliers of the support rows, of shape (1 or n_classes, n_support)."""
-        return self._fitted("dual_coef_").dual_coef
+        return np.array(self._fitted("dual_coef_").attribute("dual_coef"))
 
     @property
     def intercept_(self) -> FloatArray:
         """The bias b, of shape (1 or n_classes,)."""
-        return self._fitted("intercept_").solution.bias
+        return np.array(self._fitted("intercept_").solution.bias)
 
     @property
     def coef_(self) -> FloatArray:
@@ -352,7 +359,7 @@ class SquareSVM(BaseEstimator):
         primal = self._fitted("coef_").primal
         if primal is None:
             raise AttributeError("coef_ exists only with kernel='linear'")
-        return np.ascontiguousarray(primal.T)
+        return np.array(primal.T, order="C")
 
     @property
     def n_iter_(self) -> int:
@@ -386,10 +393,10 @@ class SquareSVM(BaseEstimator):
     @property
     def ids_(self) -> np.ndarray[Any, Any]:
         """Id of each row held, in the order in which they are held."""
-        state = self._fitted("ids_")
-        if isinstance(state, StreamedState):
-            raise AttributeError("a model fitted from a stream keeps no rows, and so has no ids_")
-        return state.rows.ids.values
+        rows: Rows = self._fitted("ids_").attribute("rows")
+        values = rows.ids.values.view()
+        values.flags.writeable = False
+        return values
 
     @property
     def gamma_(self) -> float:
@@ -413,7 +420,7 @@ class SquareSVM(BaseEstimator):
 
     # Using a fitted model --------------------------------------------------------------------------
 
-    def _decision(self, state: State, X: Any) -> FloatArray:
+    def _decision(self, state: Model, X: Any) -> FloatArray:
         """Return f at new rows, of shape (rows, k), by one state: another thread may bring the next."""
         X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
         return state.decision(X)
@@ -452,6 +459,20 @@ def refuse_out(out: object) -> None:
     """Raise unless nothing is to be written: rows in memory have their answer in memory."""
     if out is not None:
         raise ValueError("out goes with a source: what is returned for rows in memory can be saved as it is")
+
+
+def _same_kernel(state: State, rows: Rows, settings: Settings) -> Operator:
+    """Return the operator of the same kernel matrix under other weights."""
+    operator = state.problem.operator
+    weights = settings.row_weights(rows.y, rows.weights)
+    if not np.array_equal(weights > 0, state.weights > 0):
+        raise ValueError(
+            "the rows of positive weight have changed, and the kernel values of the others were not kept: "
+            "fit with the kernel matrix of all rows"
+        )
+    if isinstance(operator, ProximalOperator):
+        return ProximalOperator(operator.inner, weights[weights > 0])
+    return operator
 
 
 def _precomputed(rows: Rows, settings: Settings) -> Operator:

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.models.state import REQUESTS, State, check_costs, warn_unless_converged
+from squaresvm.models.model import Known, warn_unless_converged
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.problems import check_costs
+from squaresvm.models.state import State
 from squaresvm.problem import Problem
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.solution import Certificate, Solution
@@ -121,14 +125,13 @@ class WithCPath(SquareSVMClassifier):
         -------
         CPath
         """
-        state = self._current()
-        self._require_rows("C_path")
+        check_is_fitted(self)
         values = _check_Cs(Cs)
-        for C in (values[0], values[-1]):
-            check_costs(C, state.weights[state.held], state.held)
         with REQUESTS:
             # An operator of its own: later requests to this model change the one it has.
-            alone = state.detached()
+            alone = self._holding("C_path").detached()
+        for C in (values[0], values[-1]):
+            check_costs(C, alone.weights[alone.held], alone.held)
         problem, last = alone.problem, None
         models, seconds = [], []
         for C in values:
@@ -141,7 +144,6 @@ class WithCPath(SquareSVMClassifier):
     def _at(self, state: State) -> Any:
         model = self._copy()
         model.C, model._state = state.settings.C, state.detached()
-        model._state.__dict__["certificate"] = state.certificate  # It is at hand, and K no longer is.
         return model
 
 
@@ -163,7 +165,14 @@ def _solved(alone: State, at_hand: Problem, C: float, last: State | None) -> Sta
     start = None if last is None else replace(last.solution, factor=None)
     solver, reason = choose(problem, settings.solver)
     solution: Solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter, start=start)
-    state = State(alone.rows, settings, alone.classes, solution, solver.name, reason, at_hand.operator)
-    state.__dict__["problem"] = problem
+    state = replace(
+        alone,
+        settings=settings,
+        solution=solution,
+        solver=solver.name,
+        reason=reason,
+        operator=at_hand.operator,
+        known=Known(problem=problem),
+    )
     warn_unless_converged(state)
     return state

@@ -16,10 +16,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import Calibration
-from squaresvm.judging.leave_one_out import fixed_set
 from squaresvm.kernels import KernelFunction
+from squaresvm.models.model import Model
 from squaresvm.models.outputs import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
-from squaresvm.models.state import REQUESTS, State
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import two_labels
 from squaresvm.runtime.arguments import check_positive
@@ -80,15 +80,16 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
             check_classification_targets(y)
         return y
 
-    def _class_weights(self, rows: Rows) -> dict[Hashable, float]:
+    def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float]:
         if self.class_weight is None:
             return {}
         if isinstance(self.class_weight, Mapping):
             known = set(rows.y.tolist())
             unknown = [label for label in self.class_weight if label not in known]
-            if unknown:
+            # A class that was there at fit may have been forgotten since.
+            if unknown and not is_refit:
                 raise ValueError(f"class_weight names {unknown[0]!r}, which is no label in y")
-            return {label: float(weight) for label, weight in self.class_weight.items()}
+            return {label: float(weight) for label, weight in self.class_weight.items() if label in known}
         # 'balanced' by weighted counts: a row of weight 2 counts as two rows.
         held = rows.weights > 0
         classes, codes = np.unique(rows.y[held], return_inverse=True)
@@ -96,12 +97,17 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         shares = counts.sum() / (classes.size * counts)
         return dict(zip(classes.tolist(), shares.tolist(), strict=True))
 
+    def _named_weights(self) -> dict[Hashable, float]:
+        if not isinstance(self.class_weight, Mapping):
+            return {}
+        return {label: float(weight) for label, weight in self.class_weight.items()}
+
     @property
     def classes_(self) -> np.ndarray[Any, Any]:
         """The labels, sorted."""
         classes = self._fitted("classes_").classes
         assert classes is not None
-        return classes
+        return classes.copy()
 
     @property
     def class_weight_(self) -> FloatArray:
@@ -198,20 +204,33 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         state, calibration = self._calibrated()
         return calibration.probabilities(self._decision(state, X))
 
-    def _calibrated(self) -> tuple[State, Calibration]:
-        """Return the state and its calibration, computed once."""
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Return the logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (rows, n)
+
+        Returns
+        -------
+        ndarray of shape (rows, n_classes)
+        """
+        with np.errstate(divide="ignore"):  # The logarithm of zero is minus infinity, as it should be.
+            return np.log(self.predict_proba(X))
+
+    def _calibrated(self) -> tuple[Model, Calibration]:
+        """Return the model and its calibration, computed once."""
         state = self._current()
-        found: Calibration | None = state.__dict__.get("calibration")
-        if found is None:
-            self._require_rows("calibrating probabilities anew")
+        if state.calibration is None:
             with REQUESTS:
-                state = self._current()
-                assert state.classes is not None
-                values = fixed_set(state.problem, state.solution)
-            codes = np.searchsorted(state.classes, state.rows.y[state.held])
-            found = Calibration.fit(values, codes, state.weights[state.held])
-            state.__dict__["calibration"] = found
-        return state, found
+                state = self._holding("calibrating probabilities anew")
+                if state.known.calibration is None:
+                    assert state.classes is not None
+                    values = state.leave_one_out(fixed=True)
+                    codes = np.searchsorted(state.classes, state.rows.y[state.held])
+                    state.known.calibration = Calibration.fit(values, codes, state.weights[state.held])
+        assert state.calibration is not None
+        return state, state.calibration
 
     def partial_fit(
         self,
@@ -260,7 +279,7 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         -------
         ndarray of shape (m,) or (m, n_classes)
         """
-        values = self._loo(self._current(), fixed_set)
+        values = self._loo(fixed_set)
         return values[:, 0] if values.shape[1] == 1 else values
 
     def loo_score(self, fixed_set: bool = False) -> float:
@@ -275,7 +294,6 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         -------
         float
         """
-        state = self._current()
-        self._require_rows("leaving one out")
-        held, predicted = state.held, labels_of(state, self._loo_inside(state, fixed_set))
+        state, values = self._loo_inside(fixed_set)
+        held, predicted = state.held, labels_of(state, values)
         return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.weights[held]))

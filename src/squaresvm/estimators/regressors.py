@@ -21,7 +21,8 @@ from squaresvm.judging.intervals import influence, jackknife_plus
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
-from squaresvm.models.state import REQUESTS, State
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import canonical_csr
 from squaresvm.runtime.memory import row_blocks
@@ -222,15 +223,14 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
             raise ValueError(f"coverage must be a number between 0 and 1, exclusive; got {coverage!r}")
         with REQUESTS:
-            state = self._current()
-            self._require_rows("predict_interval")
+            state = self._holding("predict_interval")
             centre = self._decision(state, X)[:, 0]
             probes = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
-            residuals = state.rows.y[state.held] - self._loo_inside(state)[:, 0]
+            residuals = state.rows.y[state.held] - state.leave_one_out()[:, 0]
             weights = state.rows.weights[state.held]
             ends = np.empty((centre.size, 2))
             for part in row_blocks(centre.size, state.held.size):
-                reached = influence(state.problem, state.solution, _probes(state, probes[part]))
+                reached = influence(state.problem, state.current_solution, _probes(state, probes[part]))
                 ends[part] = jackknife_plus(centre[part], reached, residuals, weights, float(coverage))
         return ends
 
@@ -262,7 +262,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         -------
         ndarray of shape (m,)
         """
-        return self._loo(self._current())[:, 0]
+        return self._loo()[:, 0]
 
     def loo_score(self) -> float:
         """Return the coefficient of determination of the leave-one-out values.
@@ -271,10 +271,9 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         -------
         float
         """
-        state = self._current()
-        self._require_rows("leaving one out")
-        held, values = state.held, self._loo_inside(state)[:, 0]
-        return float(r2_score(state.rows.y[held], values, sample_weight=state.weights[held]))
+        state, values = self._loo_inside()
+        held = state.held
+        return float(r2_score(state.rows.y[held], values[:, 0], sample_weight=state.weights[held]))
 
 
 def _probes(state: State, X: Matrix) -> Matrix:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,18 +13,36 @@ import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.factors import CholeskyFactor
-from squaresvm.judging.leave_one_out import Cost, fixed_set, leave_one_out_at_cost
+from squaresvm.judging.leave_one_out import Cost
 from squaresvm.judging.receipt import Receipt
-from squaresvm.models import updates
-from squaresvm.models.state import REQUESTS, State, check_costs, warn_unless_converged
-from squaresvm.models.streamed import StreamedState, forget_rows, learn_rows
-from squaresvm.rows import Rows, canonical_csr
-from squaresvm.solution import Solution
-from squaresvm.solvers.equalities import EqualitySystem
+from squaresvm.models.model import Known, Model, NewRows, Update, warn_unless_converged
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.state import State
+from squaresvm.operators.precomputed import symmetrised
+from squaresvm.rows import canonical_csr
+from squaresvm.runtime.arguments import check_flag
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Updating"]
+__all__ = ["Proposal", "Updating"]
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What a request leads to, for whoever puts it in place together with something else.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One that nobody has yet, with the new model.
+    commit : callable
+        To be called once, when the estimator is about to be in place.
+    receipt : Receipt or None
+        Of a request to forget.
+    """
+
+    estimator: Any
+    commit: Callable[[], None]
+    receipt: Receipt | None = None
 
 
 class Updating(SquareSVM):
@@ -54,52 +72,60 @@ class Updating(SquareSVM):
         """
         check_is_fitted(self)
         with REQUESTS:
-            state = self._state
-            X, y = self._check_new_rows(state, X, y)
-            weights = _check_weights(sample_weight, X)
-            if isinstance(state, StreamedState):
-                if ids is not None:
-                    raise ValueError("a model fitted from a stream keeps no rows, and so no ids: give none")
-                self._state = learn_rows(state, X, y, weights)
-                return self
-            check_costs(state.settings.C, weights[weights > 0], np.flatnonzero(weights > 0))
-            if state.settings.kernel is not None:
-                state.settings.kernel.check_range(X)
-            named = state.rows.ids.extended(ids, y.shape[0])
-            precomputed = state.settings.kernel is None
-            base = np.empty((y.shape[0], 0)) if precomputed else X
-            added = Rows(base, y, weights, named)
-            rows = state.rows.joined(added)
-            self._swap(updates.learn(state, rows, added, X if precomputed else None))
+            self._adopt_proposal(self._propose_learn(X, y, sample_weight, ids))
         return self
 
-    def _check_new_rows(self, state: State, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
+    def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
+        """Return what `learn` leads to; the lock is held until it is in place or given up."""
+        state = self._state
+        return self._proposed(state.learn(self._new_rows(state, X, y, sample_weight, ids)))
+
+    def _proposed(self, update: Update, receipt: Receipt | None = None) -> Proposal:
+        if not update.sampled:
+            warn_unless_converged(update.model)
+        trial = self._copy()
+        trial._take(update.model)
+        return Proposal(trial, update.commit, receipt)
+
+    def _adopt_proposal(self, proposal: Proposal) -> None:
+        self._adopt(proposal.estimator)
+        proposal.commit()
+
+    def _new_rows(self, state: Model, X: Any, y: Any, sample_weight: Any, ids: Any = None) -> NewRows:
+        X, y = self._check_new_rows(state, X, y)
+        return NewRows(X, y, _check_weights(sample_weight, X), ids, self._named_weights())
+
+    def _named_weights(self) -> dict[Hashable, float]:
+        """Return the weights of classes that the parameters name."""
+        return {}
+
+    def _check_new_rows(self, state: Model, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
         if state.settings.kernel is not None:
             X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules())
-            return self._like_held(state, canonical_csr(X)), np.array(self._check_targets(y))
+            return state.like_held(canonical_csr(X)), np.array(self._check_targets(y))
         # A precomputed kernel grows with the rows, so its width is not that of `fit`.
         probe = self._copy()
         X, y = validate_data(probe, X, y, **self._array_rules(), **self._target_rules())
         X = X.toarray() if sp.issparse(X) else X
-        width = state.rows.count + X.shape[0]
+        held = state.rows_for("learn").count
+        width = held + X.shape[0]
         if X.shape[1] != width:
             raise ValueError(
                 f"{X.shape[0]} new rows of a precomputed kernel need {width} columns, one for each row held "
                 f"and each new one; got {X.shape[1]}"
             )
-        corner = X[:, state.rows.count :]
-        if not np.allclose(corner, corner.T):
-            raise ValueError("the kernel values of the new rows with each other must be symmetric")
+        corner = X[:, held:]
+        try:
+            even = symmetrised(corner, type(self).__name__, state.settings.C)
+        except ValueError as error:
+            raise ValueError(
+                f"the kernel values of the new rows with each other must be symmetric: {error}"
+            ) from None
+        if even is not corner:
+            X = np.hstack([X[:, :held], even])
         return X, np.array(self._check_targets(y))
 
-    @staticmethod
-    def _like_held(state: State, X: Matrix) -> Matrix:
-        """Return new rows dense or sparse, whichever the rows held are."""
-        if sp.issparse(state.rows.base):
-            return X if sp.issparse(X) else sp.csr_matrix(X)
-        return X.toarray() if sp.issparse(X) else X
-
-    def forget(self, ids: Iterable[Hashable]) -> Receipt:
+    def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
         """Remove rows: the model equals a fit of the remaining rows with the numbers resolved at `fit`.
 
         Row, label, id and weight are gone at once. What the factor derived from them goes at its next
@@ -109,6 +135,9 @@ class Updating(SquareSVM):
         ----------
         ids : iterable of hashables
             As in ``ids_``.
+        verify : bool, default=False
+            Whether to take the residual of every remaining row for the receipt. Otherwise it may be taken
+            from random combinations of all rows, between full checks at most 64 requests apart.
 
         Returns
         -------
@@ -122,34 +151,25 @@ class Updating(SquareSVM):
             If an id is given twice, or if too few rows would remain. Nothing has changed then.
         """
         start = time.perf_counter()
+        check_flag("verify", verify)
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         with REQUESTS:
-            state = self._state
-            if isinstance(state, StreamedState):
-                raise ValueError(
-                    "a model fitted from a stream keeps no rows, and so no ids: forget_rows takes the rows "
-                    "themselves"
-                )
-            positions = state.rows.ids.positions(ids)
-            if positions.size == 0:
-                raise ValueError("no ids were given: there is nothing to forget")
-            names = tuple(state.rows.ids.values[positions].tolist())
-            update = updates.forget(state, positions)
-            self._swap(update)
-        lost: tuple[Hashable, ...] = ()
-        if state.classes is not None and update.state.classes is not state.classes:
-            assert update.state.classes is not None
-            lost = tuple(np.setdiff1d(state.classes, update.state.classes).tolist())
-        return Receipt(
-            ids=names,
-            remaining=update.state.rows.count,
-            residual=update.residual,
-            sampled=update.sampled,
-            refactored=update.refactored,
-            seconds=time.perf_counter() - start,
-            classes_gone=lost,
-        )
+            proposal = self._propose_forget(ids, bool(verify))
+            self._adopt_proposal(proposal)
+        assert proposal.receipt is not None
+        return replace(proposal.receipt, seconds=time.perf_counter() - start)
+
+    def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
+        """Return what `forget` leads to; the lock is held until it is in place or given up."""
+        start, before = time.perf_counter(), self._state
+        update, names = before.forget(ids, verify=verify)
+        proposal = self._proposed(update, receipt_of(update, names, before, time.perf_counter() - start))
+        proposal.estimator._drop_results()
+        return proposal
+
+    def _drop_results(self) -> None:
+        """Drop what was taken from rows that have left, besides the model itself."""
 
     def forget_rows(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> Receipt:
         """Remove rows from a linear squared-loss model that was fitted from a stream, by its sums.
@@ -170,22 +190,18 @@ class Updating(SquareSVM):
             Its ids are the numbers of the rows in the request; the residual is of those rows, and the root
             mean square of all.
         """
+        start = time.perf_counter()
         check_is_fitted(self)
         with REQUESTS:
-            state = self._state
-            if not isinstance(state, StreamedState):
-                raise ValueError("the rows of this model are held under ids: use forget(ids)")
-            X, y = self._check_new_rows(state, X, y)
-            self._state, receipt = forget_rows(state, X, y, _check_weights(sample_weight, X))
-        return receipt
+            before = self._state
+            update = before.forget_rows(self._new_rows(before, X, y, sample_weight))
+            self._adopt_proposal(self._proposed(update))
+        return receipt_of(update, tuple(range(update.rows)), before, time.perf_counter() - start)
 
-    def _swap(self, update: updates.Update) -> None:
-        if not update.sampled:
-            warn_unless_converged(update.state)
-        self._state = update.state
-        if update.state.settings.kernel is None:
-            self.n_features_in_ = update.state.rows.count
-        update.wipe()
+    def _take(self, model: Model) -> None:
+        self._state = model
+        if model.settings.kernel is None:
+            self.n_features_in_ = model.rows_for("a precomputed kernel").count
 
     def flush(self) -> Self:
         """Repair the factor now, so that nothing derived from forgotten rows is left in it.
@@ -196,43 +212,22 @@ class Updating(SquareSVM):
         """
         check_is_fitted(self)
         with REQUESTS:
-            state = self._state
-            if isinstance(state, StreamedState):
-                self._state = state.flushed()
-                return self
-            factor, solution = state.solution.factor, state.solution
-            if isinstance(factor, CholeskyFactor) and factor.is_current:
-                wiped = factor.wiped()
-                if wiped is not factor:
-                    solution = Solution(beta=solution.beta, bias=solution.bias, factor=wiped)
-            if isinstance(factor, EqualitySystem):
-                factor.flush()
-            rows = state.rows.compact()
-            if solution is not state.solution or rows is not state.rows:
-                operator = state.operator if rows is state.rows else None
-                flushed = replace(state, solution=solution, rows=rows, operator=operator)
-                # The model is the same: what was computed from a store that requests change must not be
-                # computed again while they do.
-                kept = ("expansion", "calibration", "loo_cost")
-                flushed.__dict__.update(
-                    {name: state.__dict__[name] for name in kept if name in state.__dict__}
-                )
-                self._state = flushed
+            self._state = self._state.flushed()
         return self
 
     @property
     def loo_cost_(self) -> Cost:
         """What the exact leave-one-out values took, once they have been asked for."""
-        cost: Cost | None = self._fitted("loo_cost_").__dict__.get("loo_cost")
-        if cost is None:
+        known: Known = self._fitted("loo_cost_").attribute("known")
+        if known.loo_cost is None:
             raise AttributeError("loo_cost_ exists once exact leave-one-out values have been asked for")
-        return cost
+        return known.loo_cost
 
-    def _loo(self, state: State, fixed: bool = False) -> FloatArray:
+    def _loo(self, fixed: bool = False) -> FloatArray:
         """Return f at each row held, of the model without that row, of shape (rows, k)."""
-        self._require_rows("leaving one out")
+        state, inside = self._loo_inside(fixed)
         values = np.empty((state.rows.count, state.solution.bias.size))
-        values[state.held] = self._loo_inside(state, fixed)
+        values[state.held] = inside
         outside = np.setdiff1d(np.arange(state.rows.count), state.held)
         if outside.size:
             # Rows of weight zero are no part of the problem: the model is the one without them.
@@ -244,29 +239,46 @@ class Updating(SquareSVM):
             values[outside] = state.decision(state.rows.take(outside))
         return values
 
-    @staticmethod
-    def _loo_inside(state: State, fixed: bool = False) -> FloatArray:
-        """Return f at each row of positive weight, of the model without that row."""
+    def _loo_inside(self, fixed: bool = False) -> tuple[State, FloatArray]:
+        """Return the model, and f at each of its rows of positive weight, of the model without that row."""
+        # The lock comes first: a state that another thread replaces meanwhile has no buffers any more.
         with REQUESTS:
-            if fixed:
-                return fixed_set(state.problem, state.solution)
-            values, cost = leave_one_out_at_cost(state.problem, state.solution, state.settings.tol)
-        state.__dict__["loo_cost"] = cost
-        return values
+            state = self._holding("leaving one out")
+            return state, state.leave_one_out(fixed)
 
     def __copy__(self) -> Self:
         """Return a model that goes its own way: requests to one leave the other as it is."""
         other = self._copy()
         if self.__sklearn_is_fitted__():
             with REQUESTS:
-                other._state = self._state.detached()
+                other._take(self._state.detached())
         return other
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: no factor, and nothing of rows that were forgotten."""
-        if self.__sklearn_is_fitted__():
-            self.flush()
-        return super().__getstate__()
+        with REQUESTS:
+            if self.__sklearn_is_fitted__():
+                self.flush()
+            return super().__getstate__()
+
+
+def receipt_of(update: Update, names: tuple[Hashable, ...], before: Model, seconds: float) -> Receipt:
+    """Return the receipt of a request that is in place."""
+    lost: tuple[Hashable, ...] = ()
+    now = update.model.classes
+    if before.classes is not None and now is not None and now is not before.classes:
+        lost = tuple(np.setdiff1d(before.classes, now).tolist())
+    return Receipt(
+        ids=names,
+        remaining=update.model.n_rows,
+        residual=update.residual,
+        sampled=update.sampled,
+        refactored=update.refactored,
+        seconds=seconds,
+        classes_gone=lost,
+        rows=update.rows,
+        checked=update.checked,
+    )
 
 
 def _check_weights(sample_weight: npt.ArrayLike | None, X: Matrix) -> FloatArray:

@@ -5,14 +5,13 @@ Import this module only where a factor is about to be switched: importing Numba 
 
 from __future__ import annotations
 
-from numba import njit
-
+from squaresvm.runtime.jit import compiled
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["switch_out"]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def switch_out(L: FloatArray, D: FloatArray, order: IntArray, positions: IntArray, size: int) -> float:
     """Move the rows at `positions`, largest first, behind the last by switches (64); return their cost."""
     work = 0.0
@@ -26,7 +25,7 @@ def switch_out(L: FloatArray, D: FloatArray, order: IntArray, positions: IntArra
     return work
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _switch(L: FloatArray, D: FloatArray, p: int, size: int) -> None:
     """Exchange rows p and p + 1 of A, and bring L and D up to date: equation (64)."""
     q = p + 1

@@ -11,7 +11,7 @@ from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.family import Bias
 from squaresvm.linalg.blas import multiply_add, product
 from squaresvm.linalg.definite import lower_root, solve_definite, triangular_inverse
-from squaresvm.operators import KernelStore
+from squaresvm.operators import KernelStore, Operator
 from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
@@ -81,6 +81,24 @@ class CholeskyFactor:
         return cls.over(inverse, slots, by_slot, bias)
 
     @classmethod
+    def current(cls, found: object, operator: Operator, ridge: FloatArray, bias: Bias) -> CholeskyFactor:
+        """Return the factor of an operator's rows: the one that was found, if it still holds, or a new one.
+
+        Parameters
+        ----------
+        found : object
+            What came with a solution; anything but a factor of this kind that still holds is of no use.
+        operator : Operator
+            Reaches K.
+        ridge : ndarray of shape (m,)
+            1 / C.
+        bias : Bias
+        """
+        if isinstance(found, CholeskyFactor) and found.is_current:
+            return found
+        return cls.build(operator.store(), operator.slots, ridge, bias)
+
+    @classmethod
     def over(cls, inverse: SlotInverse, slots: IntArray, ridge: FloatArray, bias: Bias) -> CholeskyFactor:
         """Return the view of an inverse that nothing waits for, given 1 / C a slot each."""
         size = inverse.store.size
@@ -99,7 +117,7 @@ class CholeskyFactor:
     def is_current(self) -> bool:
         """Whether the shared inverse still is what this view was made from."""
         inverse = self.inverse
-        fits = self.version == inverse.version and inverse.form is not Form.NOTHING
+        fits = self.version == inverse.version and inverse.form != Form.NOTHING
         return fits and inverse.covers(self.extent)
 
     @property
@@ -331,7 +349,7 @@ class CholeskyFactor:
     def _extends(self, slots: IntArray) -> bool:
         """Return whether rows in `slots` can simply be appended to a Cholesky factor."""
         behind = np.array_equal(slots, np.arange(self.extent, self.extent + slots.size))
-        return behind and self.inverse.form is Form.CHOLESKY and self.signs.size == 0
+        return behind and self.inverse.form == Form.CHOLESKY and self.signs.size == 0
 
     def shifted(
         self, vectors: FloatArray, scale: FloatArray, solution: Solution
@@ -370,7 +388,7 @@ class CholeskyFactor:
 
     def _goes_halfway(self, gone: IntArray) -> bool:
         """Return whether so many rows leave, by a Cholesky factor and nothing else, that half is enough."""
-        only_root = self.inverse.form is Form.CHOLESKY and self.signs.size == 0
+        only_root = self.inverse.form == Form.CHOLESKY and self.signs.size == 0
         return only_root and self.extent == self.size and gone.size >= _MANY
 
     def _corrected(self, columns: FloatArray, sign: float, halfway: bool = False) -> FloatArray:
@@ -422,12 +440,12 @@ class CholeskyFactor:
         if self.signs.size == 0:
             return self
         # A Cholesky factor is cheaper to make anew than to invert for the sake of a few corrections.
-        anew = self.inverse.form is Form.CHOLESKY and not self.is_shifted
+        anew = self.inverse.form == Form.CHOLESKY and not self.is_shifted
         return self.rebuilt() if anew else self.repaired()
 
     def inverted(self) -> CholeskyFactor:
         """Return this view with the inverse itself in the room, of which columns are there to read."""
-        if self.inverse.form is Form.CHOLESKY:
+        if self.inverse.form == Form.CHOLESKY:
             self.inverse.invert(self.extent)
         return self
 

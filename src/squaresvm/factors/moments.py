@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.family import Bias
+from squaresvm.kernels import squared_norms
 from squaresvm.linalg.definite import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.linalg.lapack import solve_triangular_in_place
 from squaresvm.linalg.products import gram, times
@@ -43,6 +44,11 @@ class Moments:
         sum C_i (y_i - target)^2.
     peak : ndarray of shape (n + 1,), optional
         The largest that the diagonal of the scatter, and the total, have been since the rows were read.
+    widest : ndarray of shape (k,), optional
+        At least the largest that the spread has been since then, a power of two.
+    largest, lightest : float, optional
+        At least the largest |z_i|, and at most the smallest C_i, of all rows that were ever in the sums.
+        Powers of two, so that they tell next to nothing of a single row. None where they were not taken.
     """
 
     total: float
@@ -52,6 +58,9 @@ class Moments:
     response: FloatArray
     spread: FloatArray
     peak: FloatArray | None = None
+    widest: FloatArray | None = field(default=None, kw_only=True)
+    largest: float | None = field(default=None, kw_only=True)
+    lightest: float | None = field(default=None, kw_only=True)
 
     @property
     def _size(self) -> FloatArray:
@@ -105,6 +114,13 @@ class Moments:
             scatter -= total * np.outer(mean, mean)
         return cls(total, mean, scatter, target, response, spread)
 
+    def bounded(self, Z: Matrix, costs: FloatArray) -> Moments:
+        """Return the sums with the bounds on norms and costs of their rows, which are those of Z."""
+        if costs.size == 0:
+            return self
+        largest = _power_of_two_above(float(np.sqrt(squared_norms(Z).max())))
+        return replace(self, largest=largest, lightest=1.0 / _power_of_two_above(1.0 / float(costs.min())))
+
     def scaled(self, by: float) -> Moments:
         """Return the sums with every row so many times."""
         total, scatter, response = by * self.total, by * self.scatter, by * self.response
@@ -115,6 +131,12 @@ class Moments:
         total = self.total + other.total
         share = other.total / total
         return self._moved(other, total, share, 1.0, self.total * share)
+
+    def joined(self, other: Moments) -> Moments:
+        """Return the same as `plus`, where either may be of no rows at all."""
+        if other.total == 0.0:
+            return self
+        return other if self.total == 0.0 else self.plus(other)
 
     def minus(self, other: Moments) -> Moments:
         """Return the sums without the rows of `other`, which must be among these."""
@@ -127,9 +149,16 @@ class Moments:
 
     def _emptied(self) -> Moments:
         """Return the sums over no rows, of which `loss_of_digits` tells that no digit is left of them."""
-        sums = (self.mean, self.scatter, self.target, self.response, self.spread)
-        nothing = Moments(0.0, *(np.zeros_like(values) for values in sums))
-        return replace(nothing, peak=self._size if self.peak is None else self.peak)
+        nothing = Moments(0.0, *(0.0 * sums for sums in self._sums))
+        return replace(nothing, peak=self._peak)
+
+    @property
+    def _sums(self) -> tuple[FloatArray, ...]:
+        return self.mean, self.scatter, self.target, self.response, self.spread
+
+    @property
+    def _peak(self) -> FloatArray:
+        return self._size if self.peak is None else self.peak
 
     def _moved(self, other: Moments, total: float, share: float, sign: float, between: float) -> Moments:
         # With a and b between the two means, sums around the joint mean gain S S' / (S + S') a b'.
@@ -142,8 +171,24 @@ class Moments:
             self.response + sign * other.response + between * np.outer(away, gap),
             self.spread + sign * other.spread + between * gap**2,
         )
-        peak = self._size if self.peak is None else self.peak
-        return replace(moved, peak=np.maximum(peak, moved._size))
+        peak = self._peak
+        largest, lightest = self.largest, self.lightest
+        if sign > 0.0:
+            largest = None if largest is None or other.largest is None else max(largest, other.largest)
+            lightest = None if lightest is None or other.lightest is None else min(lightest, other.lightest)
+        before = self.spread if self.widest is None else self.widest
+        widest = np.array([_power_of_two_above(float(s)) for s in np.maximum(before, moved.spread)])
+        peak = np.maximum(peak, moved._size)
+        return replace(moved, peak=peak, widest=widest, largest=largest, lightest=lightest)
+
+    @property
+    def rounding_scale(self) -> float:
+        """The largest entry that the scatter has had: its errors are eps times that, whatever is left."""
+        return float(self._peak[:-1].max(initial=0.0))
+
+
+def _power_of_two_above(value: float) -> float:
+    return float(2.0 ** np.ceil(np.log2(value))) if value > 0.0 else 0.0
 
 
 def _factor_above_one(R: FloatArray) -> FloatArray:
@@ -184,8 +229,12 @@ class MomentsFactor:
         self._matrix = np.asfortranarray(self.moments.scatter + left * np.outer(mean, mean))
         self._matrix[np.diag_indices(mean.size)] += 1.0
         self._factor = self._matrix.copy(order="F")
+        # I and a scatter are definite, whatever the rows are: where the factor fails, subtraction has left
+        # errors of the size of what was subtracted from.
+        diagonal = np.diagonal(self._matrix).copy()
+        scale = max(float(diagonal.max(initial=0.0)), self.moments.rounding_scale)
         try:
-            cholesky_with_jitter(self._factor, np.diagonal(self._matrix).copy(), self._refill)
+            cholesky_with_jitter(self._factor, diagonal, self._refill, scale)
         except NotPositiveSemidefiniteError:
             # R is the identity and more, whatever rounding made of sums of large columns.
             self._factor = _factor_above_one(self._matrix)

@@ -72,13 +72,16 @@ class SlotInverse:
         self.pending = np.zeros((0, 2 * PENDING_LIMIT), order="F")
 
     def covers(self, extent: int) -> bool:
-        """Return whether the room stands for the inverse over the first `extent` slots."""
-        return extent <= self.size if self.form is Form.CHOLESKY else extent == self.size
+        """Return whether the room is still ours and stands for the inverse over the first `extent` slots."""
+        if self.store.tenant is not self:
+            return False
+        return extent <= self.size if self.form == Form.CHOLESKY else extent == self.size
 
     def factorise(self, ridge: FloatArray, alive: BoolArray) -> None:
         """Factor K + diag(ridge) anew; empty slots become rows whose inverse is nothing."""
         self.form = Form.NOTHING
         self.version += 1
+        self.store.tenant = self
         room = self.store.lend()
         self.size = self.store.size
         diagonal = self.store.diagonal + ridge
@@ -97,9 +100,10 @@ class SlotInverse:
 
     def restore(self, form: Form, triangle: FloatArray, jitter: float) -> None:
         """Take a lower triangle, column by column, for what the room holds over all slots."""
-        if form is Form.NOTHING:
+        if form == Form.NOTHING:
             raise ValueError("a factor must be a Cholesky factor or an inverse")
         size = self.store.size
+        self.store.tenant = self
         room, start = self.store.lend(), 0
         for j in range(size):
             room[j:, j] = triangle[start : start + size - j]
@@ -112,7 +116,7 @@ class SlotInverse:
         """Return what the room stands for over `extent` slots, times rhs; zero in slots behind them."""
         room = self.store.room(extent)
         out = np.zeros(rhs.shape, order="F")
-        if self.form is Form.INVERSE:
+        if self.form == Form.INVERSE:
             out[:extent] = symmetric_product(room, rhs[:extent], lower=True)
             return out
         part = np.array(rhs[:extent], order="F")
@@ -124,10 +128,10 @@ class SlotInverse:
     def columns(self, slots: IntArray, size: int, extent: int) -> FloatArray:
         """Return columns of what the room stands for over `extent` slots, of shape (size, k)."""
         room, within = self.store.room(extent), np.flatnonzero(slots < extent)
-        if self.form is Form.CHOLESKY and extent == size:
+        if self.form == Form.CHOLESKY and extent == size:
             return _inverse_columns(room, slots)
         out = np.zeros((size, slots.size), order="F")
-        if self.form is Form.INVERSE:
+        if self.form == Form.INVERSE:
             for position in within:
                 slot = slots[position]
                 out[:slot, position] = room[slot, :slot]
@@ -152,7 +156,7 @@ class SlotInverse:
     def serve(self, extent: int) -> None:
         """Note a request; invert the Cholesky factor once they have become many."""
         self._served += 1
-        if self.form is Form.CHOLESKY and self._served > _PATIENCE:
+        if self.form == Form.CHOLESKY and self._served > _PATIENCE:
             self.invert(extent)
 
     def invert(self, extent: int) -> None:
@@ -190,7 +194,7 @@ class SlotInverse:
 
     def repair(self, columns: FloatArray, signs: FloatArray, alive: BoolArray, extent: int) -> None:
         """Work corrections into the inverse, all at once, and wipe the slots that are empty."""
-        if self.form is Form.CHOLESKY:
+        if self.form == Form.CHOLESKY:
             self.invert(extent)
         self.form = Form.NOTHING
         self.version += 1
@@ -221,7 +225,7 @@ class SlotInverse:
         blocks of columns need no second m x m matrix.
         """
         room = self.store.room(extent)
-        if self.form is Form.INVERSE:
+        if self.form == Form.INVERSE:
             return np.diagonal(room).copy()
         diagonal = np.empty(extent)
         for columns in row_blocks(extent, extent):

@@ -79,6 +79,9 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     True
     """
 
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
+
     def __init__(
         self,
         n_landmarks: int | None = None,
@@ -220,7 +223,9 @@ class _Map:
     def __init__(self, kernel: Kernel, landmarks: Matrix, root: np.ndarray[Any, Any]) -> None:
         self.kernel, self._landmarks = kernel, landmarks
         with np.errstate(over="ignore"):  # What is too large for rows in float32 may do for others.
-            self._roots = {np.dtype(kind): root.astype(kind) for kind in (np.float64, np.float32)}
+            self._roots = {
+                np.dtype(kind).name: root.astype(kind) for kind in (np.float64, np.float32)
+            }  # By name: JSON has no other keys.
         self._is_triangular = root.shape[0] == root.shape[1] and not np.tril(root, -1).any()
         self._factors: dict[Any, np.ndarray[Any, Any]] = {}
         self._centre: np.ndarray[Any, Any] | None = None
@@ -236,12 +241,12 @@ class _Map:
     @property
     def root(self) -> np.ndarray[Any, Any]:
         """W, in double precision."""
-        return self._roots[np.dtype(np.float64)]
+        return self._roots["float64"]
 
     def __call__(self, X: Matrix) -> np.ndarray[Any, Any]:
         """Return the features of all rows."""
         dtype, rows = np.dtype(X.dtype), int(X.shape[0])
-        root = self._roots[dtype]
+        root = self._roots[dtype.name]
         out = np.empty((rows, root.shape[1]), dtype=dtype)
         step = max(1, _BLOCK_BYTES // (dtype.itemsize * root.shape[0]))
         is_callable = callable(self.kernel.function)
@@ -274,7 +279,7 @@ class _Map:
             half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
             if out.dtype == np.float64 or -half.min() <= _SMALL_EXPONENT:
                 left = np.column_stack([scaled, half, np.ones_like(half)]).astype(out.dtype, copy=False)
-                np.dot(left, self._factors[out.dtype], out=out)
+                np.dot(left, self._factors[out.dtype.name], out=out)
                 np.minimum(out, 0.0, out=out)
                 return np.exp(out, out=out)
         out[...] = self.kernel(X, self._landmarks)

@@ -63,7 +63,7 @@ so that a loaded model proves itself. What a callback or ``trace=True`` collecte
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,7 @@ from squaresvm.files.kinds import check_kind, decode, encode, rows_held
 from squaresvm.meta.window import Window
 from squaresvm.models.streamed import StreamedState
 from squaresvm.readers.preparation import Preparation
+from squaresvm.runtime.atomic import locked
 
 __all__ = ["Event", "History", "ModelFileError", "Record", "load", "save", "with_columns"]
 
@@ -92,23 +93,30 @@ class Record:
     ----------
     history : History
     preparation : Preparation or None
+    origin : tuple of str or None
+        The file that the model was last loaded from or saved to, and its checksum then.
     """
 
     history: History = field(default_factory=History)
     preparation: Preparation | None = None
+    origin: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, model: Any) -> Record:
         """Return what came with a model when it was loaded, or was attached to it."""
-        found: Record = model.__dict__.get("_record") or cls()
+        found: Record = model._record or cls()
         return found
 
     def attach(self, model: Any) -> None:
-        """Have this saved with the model."""
-        model._record = self
+        """Have this saved with the model; where the model comes from stays what it was, unless told."""
+        model._record = self if self.origin is not None else replace(self, origin=Record.of(model).origin)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the name of a file, which means nothing elsewhere."""
+        return {**self.__dict__, "origin": None}
 
 
-def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False) -> None:
+def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, overwrite: bool = False) -> None:
     """Save a fitted model to one file.
 
     Nothing of forgotten rows is in the file: the factor is repaired first, as `flush` does. The file is
@@ -124,13 +132,22 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False) -> N
         Whether to store the Cholesky factor of kernel models with squared loss: m^2 / 2 numbers more, and the
         first `learn` or `forget` after `load` takes O(m^2) steps in place of O(m^3). Without it the factor is
         made again when it is needed.
+    overwrite : bool, default=False
+        Whether to replace the file that the model came from, or was saved to, even if somebody else has
+        changed it since. What others have forgotten would be back.
 
     Raises
     ------
     ValueError
-        If the model is not fitted or holds what a file cannot. Nothing has been written then.
+        If the model is not fitted or holds what a file cannot, or if somebody else has changed the file since
+        the model was loaded from it or saved to it: see :func:`locked`. Nothing has been written then.
     OSError
         If the file cannot be written.
+
+    Warns
+    -----
+    UserWarning
+        If the file has other names, hard links: those keep the former contents.
 
     Examples
     --------
@@ -165,14 +182,29 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False) -> N
         "preparation": None if record.preparation is None else record.preparation.to_json(),
         "history": record.history.of(rows_held(inner)).to_json(),
     }
-    container.write(path, header, arrays | times)
+    with locked(path):
+        if not overwrite:
+            _check_unchanged(path, Record.of(model).origin)
+        digest = container.write(path, header, arrays | times)
+        replace(Record.of(model), origin=(os.path.realpath(path), digest)).attach(model)
+
+
+def _check_unchanged(path: str | os.PathLike[str], origin: tuple[str, str] | None) -> None:
+    if origin is None or origin[0] != os.path.realpath(path):
+        return
+    if container.checksum(path) not in (None, origin[1]):
+        raise ValueError(
+            f"{path}: somebody else has changed this file since the model was loaded from it or saved to it, "
+            "and rows that they have forgotten would be back: load it again, within squaresvm.locked, or "
+            "save with overwrite=True"
+        )
 
 
 def _pruned(model: Updating, preparation: Preparation, history: History) -> tuple[Updating, Record]:
     """Return model and record without levels that no row has any more."""
     if preparation.n_columns != model.n_features_in_:
         return model, Record(history)
-    rest, sources = preparation.without_unused_levels(model._state.rows.X)
+    rest, sources = preparation.without_unused_levels(model._state.rows_for("columns that no row has").X)
     if sources.size == preparation.n_columns:
         return model, Record(history, preparation)
     return with_columns(model, sources), Record(history, rest)
@@ -197,17 +229,18 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         If it cannot be read.
     """
-    header, arrays = container.read(path)
+    header, arrays, digest = container.read(path)
     try:
         with np.errstate(all="ignore"):  # Numbers of any size may be in a file.
             model = decode(header, arrays)
-        record = Record(History.from_json(header["history"]), _preparation(header, model))
+        history = History.from_json(header["history"])
+        record = Record(history, _preparation(header, model), (os.path.realpath(path), digest))
         if record.history.held != rows_held(model):
             raise ValueError("its history does not account for its rows")
         held = _windowed(header, arrays, model)
     except KeyError as error:
         raise ModelFileError(f"{path}: does not describe a model: {error} is missing") from None
-    except (ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise ModelFileError(f"{path}: does not describe a model: {_one_line(error)}") from None
     record.attach(held)
     return held

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.estimators.requests import Updating
+from squaresvm.models.model import Known
 from squaresvm.models.state import State
 from squaresvm.models.streamed import StreamedState
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -39,19 +40,19 @@ def with_columns(model: Model, sources: IntArray) -> Model:
         A copy; its factor is made again when asked for. Fitted from a stream it only predicts.
     """
     other = copy.copy(model.flush())
-    state: State = other._state
+    state = other._state
     solution = replace(state.solution, factor=None)
     if solution.primal is not None:
         solution = replace(solution, primal=_moved(solution.primal.T, sources).T.copy())
-    rows = replace(state.rows, base=_moved(state.rows.X, sources))
-    after = replace(state, rows=rows, solution=solution, operator=None)
-    if isinstance(after, StreamedState):
-        after = replace(after, sums=None)  # Of the columns that were: the model predicts, and no more.
-    # What does not depend on columns that are zero.
-    for name in ("calibration", "expansion"):
-        if name in state.__dict__:
-            after.__dict__[name] = state.__dict__[name]
-    other._state = after
+    if isinstance(state, State):
+        rows = replace(state.rows, base=_moved(state.rows.X, sources))
+        # What does not depend on columns that are zero.
+        known = Known(calibration=state.known.calibration, expansion=state.known.expansion)
+        other._state = replace(state, rows=rows, solution=solution, operator=None, known=known)
+    else:
+        assert isinstance(state, StreamedState)
+        # The sums are of the columns that were: the model predicts, and no more.
+        other._state = replace(state, solution=solution, sums=None, n_features=int(sources.size))
     other.n_features_in_ = int(sources.size)
     return other
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from squaresvm.runtime.atomic import replacing
 
-__all__ = ["VERSION", "ModelFileError", "read", "write"]
+__all__ = ["VERSION", "ModelFileError", "checksum", "read", "write"]
 
 
 class ModelFileError(ValueError):
@@ -68,7 +68,7 @@ class _Entry:
 
 def write(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
-) -> None:
+) -> str:
     """Write header and arrays to a file, all at once.
 
     Parameters
@@ -77,6 +77,11 @@ def write(
     header : dict
         JSON-like; no NaN.
     arrays : dict of ndarray
+
+    Returns
+    -------
+    str
+        The checksum of the file.
     """
     flat = {name: _plain(array) for name, array in arrays.items()}
     table = {name: _described(array) for name, array in flat.items()}
@@ -92,6 +97,16 @@ def write(
     with replacing(path) as file:
         for piece in (prefix, digest.digest(), *pieces):
             file.write(piece)
+    return digest.hexdigest()
+
+
+def checksum(path: str | os.PathLike[str]) -> str | None:
+    """Return the checksum that a file says it has; None where there is no file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_START)[_PREFIX.size :].hex()
+    except FileNotFoundError:
+        return None
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -114,8 +129,8 @@ def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
     return memoryview(flat.view(np.uint8)) if array.nbytes else memoryview(b"")
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-    """Return header and arrays of a file after all checks that need no knowledge of models.
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]], str]:
+    """Return header, arrays and checksum of a file after all checks that need no knowledge of models.
 
     Sizes that the header promises are held against the bytes that are there before anything is allocated.
 
@@ -127,6 +142,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nda
     -------
     header : dict
     arrays : dict of ndarray
+    checksum : str
 
     Raises
     ------
@@ -160,7 +176,7 @@ class _Reader:
             self.fail("is cut short: it is not a whole model file")
         return piece
 
-    def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    def read(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]], str]:
         length, promised = self._prefix()
         raw = self._take(length)
         self.digest.update(raw)
@@ -175,7 +191,7 @@ class _Reader:
             self.fail("is damaged: its checksum does not match its contents")
         for name, array in arrays.items():
             self._check_values(name, array)
-        return header, arrays
+        return header, arrays, promised.hex()
 
     def _prefix(self) -> tuple[int, bytes]:
         start = self.file.read(_PREFIX.size)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
+from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.packing import unpacked
 from squaresvm.files.arrays import Arrays, decode_ids, decode_labels, decode_matrix, floats_of
 from squaresvm.files.encoding import ESTIMATORS
 from squaresvm.files.parameters import decode_parameters, decode_settings
 from squaresvm.judging.calibration import Calibration
-from squaresvm.models.state import Settings, State, check_costs, find_classes
+from squaresvm.models.model import Known, Settings
+from squaresvm.models.problems import check_costs, find_classes
+from squaresvm.models.state import State
 from squaresvm.operators import Operator, PrecomputedOperator, ProximalOperator, StoredOperator
 from squaresvm.operators.precomputed import check_symmetric
+from squaresvm.problem import Problem
 from squaresvm.rows import Rows
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.solution import Outcome, Solution
 from squaresvm.typing import FloatArray, Matrix
 
@@ -26,11 +32,18 @@ __all__ = [
     "decode_names",
     "decode_rows",
     "decode_settings_of",
+    "decode_slopes",
     "decode_solution",
     "decode_solver",
     "decode_state",
     "solved",
 ]
+
+#: Residual down to which a factor that belongs to K solves; where K is too badly conditioned for that, a new
+#: factor costs time and no more.
+_EXACT = 1e-9
+#: How far products that were rounded in another order may be apart, of the largest.
+_NEAR = 1e-6
 
 
 def decode_estimator(header: dict[str, Any]) -> Updating:
@@ -47,7 +60,7 @@ def decode_settings_of(cls: type[Updating], header: dict[str, Any]) -> Settings:
     """Return the numbers of a fit; a ValueError where they are not those of such an estimator."""
     settings = decode_settings(header["settings"])
     wanted = cls._proximal and not settings.is_linear
-    if settings.loss is not cls._loss or settings.proximal is not wanted:
+    if settings.loss != cls._loss or settings.proximal is not wanted:
         raise ValueError(f"its numbers are not those of {cls.__name__}")
     if issubclass(cls, SquareSVMClassifier) is not (settings.class_weight is not None):
         raise ValueError(f"its class weights are not those of {cls.__name__}")
@@ -118,11 +131,44 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     columns = 1 if classes is None or classes.size == 2 else int(classes.size)
     solution = decode_solution(header, arrays, settings, (held.size, rows.n_columns, columns))
     operator = _precomputed(arrays, settings, weights[held])
-    state = State(rows, settings, classes, solution, *decode_solver(header), operator)
+    known = Known(calibration=decode_calibration(arrays, classes))
+    solver, reason = decode_solver(header)
+    state = State(
+        settings=settings,
+        classes=classes,
+        solution=solution,
+        solver=solver,
+        reason=reason,
+        rows=rows,
+        operator=operator,
+        is_verified=False,
+        known=known,
+    )
     if settings.proximal:
-        state.__dict__["expansion"] = floats_of(arrays, "expansion", held.size, columns)
-    decode_calibration(arrays, state)
+        state.known.expansion = _expansion(arrays, state)
     return _with_factor(header, arrays, state)
+
+
+def _expansion(arrays: Arrays, state: State) -> FloatArray:
+    """Return the coefficients that predictions use; a ValueError where they are not those of the multipliers.
+
+    The certificate looks at the multipliers, and would not notice. K is never held: the file may be small.
+    """
+    beta = state.solution.beta
+    if beta is None:
+        raise ValueError("it has coefficients of rows, and no multipliers")
+    found = floats_of(arrays, "expansion", *beta.shape)
+    weights, kernel = state.weights[state.held], state.settings.kernel
+    if kernel is None:
+        products = floats_of(arrays, "kernel_matrix", weights.size, weights.size) @ beta
+    else:
+        X = state.rows.take(state.held)
+        blocks = row_blocks(weights.size, weights.size)
+        products = np.concatenate([kernel(X[part], X) @ beta for part in blocks])
+    expected = weights[:, None] * products
+    if not np.allclose(found, expected, rtol=0.0, atol=_NEAR * float(np.abs(expected).max(initial=0.0))):
+        raise ValueError("its coefficients are not those of its multipliers")
+    return found
 
 
 def decode_solver(header: dict[str, Any]) -> tuple[str, str]:
@@ -133,14 +179,23 @@ def decode_solver(header: dict[str, Any]) -> tuple[str, str]:
     return solver, reason
 
 
-def decode_calibration(arrays: Arrays, state: State) -> None:
-    """Give a state the map to probabilities, where the file holds one."""
+def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> Calibration | None:
+    """Return the map to probabilities, where the file holds one."""
     if "above" not in arrays:
-        return
-    if state.classes is None:
+        return None
+    if classes is None:
         raise ValueError("it holds probabilities of values that have none")
-    slopes = (floats_of(arrays, name, state.classes.size) for name in ("above", "below"))
-    state.__dict__["calibration"] = Calibration(*slopes)
+    return decode_slopes(arrays, ("above", "below"), int(classes.size))
+
+
+def decode_slopes(arrays: Arrays, names: tuple[str, str], n_classes: int) -> Calibration:
+    """Return the map to probabilities of two arrays of slopes."""
+    above, below = (floats_of(arrays, name, n_classes) for name in names)
+    if min(above.min(), below.min()) <= 0.0:
+        raise ValueError("a slope of its probabilities is not positive")
+    if n_classes == 2 and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
+        raise ValueError("its slopes give two classes probabilities that do not sum to one")
+    return Calibration(above, below)
 
 
 def decode_solution(
@@ -172,22 +227,34 @@ def _precomputed(arrays: Arrays, settings: Settings, weights: FloatArray) -> Ope
 def _with_factor(header: dict[str, Any], arrays: Arrays, state: State) -> State:
     """Return the state with the factor of the file, where it holds one, in the room of a store of K.
 
-    A factor that does not belong to K is found out by the residual of the first request, and made anew.
+    A factor that does not belong to K is left out, and made anew when it is needed: requests would update it,
+    and most of their residuals are taken on a few rows.
     """
     described = header["factor"]
     if described is None:
         return state
+    m, jitter = state.held.size, described["jitter"]
+    triangle = floats_of(arrays, "factor", m * (m + 1) // 2)  # Before K, which is no smaller, is made.
+    if type(jitter) is not float or jitter < 0:
+        raise ValueError("the jitter of its factor is impossible")
     problem = state.problem
     operator, solution = problem.operator, state.solution
     if solution.beta is None or not isinstance(operator, StoredOperator) or state.settings.proximal:
         raise ValueError("it holds a factor that its kind of model has no use for")
-    jitter = described["jitter"]
-    if type(jitter) is not float or jitter < 0:
-        raise ValueError("the jitter of its factor is impossible")
-    m = problem.n_rows
-    triangle = floats_of(arrays, "factor", m * (m + 1) // 2)
     factor = unpacked(str(described["form"]), triangle, jitter, operator.store(), problem.ridge, problem.bias)
-    kept = Solution(solution.bias, solution.beta, None, solution.n_iter, solution.outcome, factor)
-    after = State(state.rows, state.settings, state.classes, kept, state.solver, state.reason, operator)
-    after.__dict__.update({name: state.__dict__[name] for name in ("calibration",) if name in state.__dict__})
-    return after
+    if not _belongs(factor, problem):
+        return state.detached()
+    return replace(state, solution=replace(solution, factor=factor), operator=operator)
+
+
+def _belongs(factor: CholeskyFactor, problem: Problem) -> bool:
+    """Return whether a factor solves the problem for targets that nobody can have known beforehand."""
+    random = np.random.default_rng()
+    probe = Problem(
+        problem.operator,
+        random.choice([-1.0, 1.0], size=(problem.n_rows, 1)) + random.normal(size=(problem.n_rows, 1)),
+        problem.costs,
+        problem.loss,
+        problem.bias,
+    )
+    return bool(probe.residual(factor.solve(probe.targets)).max() <= _EXACT)

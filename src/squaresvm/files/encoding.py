@@ -13,7 +13,7 @@ from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.packing import is_in_order, packed
 from squaresvm.files.arrays import Arrays, encode_ids, encode_labels, encode_matrix
 from squaresvm.files.parameters import encode_parameters, encode_settings
-from squaresvm.judging.calibration import Calibration
+from squaresvm.models.model import Model
 from squaresvm.models.state import State
 from squaresvm.operators import OnDemandOperator, ProximalOperator, StoredOperator
 from squaresvm.problem import Loss
@@ -85,7 +85,7 @@ def encode_rows(rows: Rows) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def encode_solution(state: State, *, factor: bool = False) -> tuple[dict[str, Any], Arrays]:
+def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a solution, with all that predictions need beside the rows."""
     solution = state.solution
     header = {
@@ -102,11 +102,11 @@ def encode_solution(state: State, *, factor: bool = False) -> tuple[dict[str, An
         arrays["primal"] = solution.primal
     if state.settings.proximal:
         # A product with K, which would come out in other last digits from another order of the rows.
-        arrays["expansion"] = state.expansion
-    calibration: Calibration | None = state.__dict__.get("calibration")
+        arrays["expansion"] = state.attribute("expansion")
+    calibration = state.calibration
     if calibration is not None:
         arrays |= {"above": calibration.above, "below": calibration.below}
-    if factor:
+    if factor and isinstance(state, State):
         header["factor"], stored = _factor(state)
         arrays |= stored
     return header, arrays
@@ -122,7 +122,7 @@ def _kernel_matrix(state: State) -> np.ndarray[Any, Any]:
 
 def _factor(state: State) -> tuple[dict[str, Any] | None, Arrays]:
     """Return the factor of H, where the model keeps one that is worth its space."""
-    squared = state.settings.loss is Loss.SQUARED and not state.settings.proximal
+    squared = state.settings.loss == Loss.SQUARED and not state.settings.proximal
     if not squared or state.solution.beta is None:
         return None, {}
     factor = state.solution.factor

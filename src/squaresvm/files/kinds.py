@@ -13,7 +13,7 @@ from squaresvm.files.pairs import decode_pairs, encode_pairs
 from squaresvm.files.searches import decode_search, encode_search
 from squaresvm.files.streams import decode_stream, encode_stream
 from squaresvm.meta.one_vs_one import OneVsOne
-from squaresvm.models.state import REQUESTS
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.streamed import StreamedState
 
 __all__ = ["check_kind", "decode", "encode", "rows_held"]
@@ -86,12 +86,12 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Any:
     model = decode_estimator(header)
     settings = decode_settings_of(type(model), header)
     if header.get("stream") is None:
-        model._state = decode_state(header, arrays, settings)
-        rows = model._state.rows
+        model._state = state = decode_state(header, arrays, settings)
+        rows = state.rows
         decode_names(model, header, rows.count if settings.kernel is None else rows.n_columns)
     else:
-        model._state = decode_stream(header, arrays, settings)
-        decode_names(model, header, model._state.rows.n_columns)
+        model._state = stream = decode_stream(header, arrays, settings)
+        decode_names(model, header, stream.n_features)
     decode_search(model, header, settings)
     return model
 
@@ -100,5 +100,4 @@ def rows_held(model: Any) -> int:
     """Return how many rows a model accounts for: none of a map to features."""
     if isinstance(model, Nystrom):
         return 0
-    state = None if isinstance(model, OneVsOne) else model._state
-    return state.n_rows if isinstance(state, StreamedState) else int(model.ids_.size)
+    return int(model.ids_.size) if isinstance(model, OneVsOne) else int(model._state.n_rows)

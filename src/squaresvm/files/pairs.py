@@ -17,14 +17,15 @@ from squaresvm.files.decoding import (
     decode_names,
     decode_rows,
     decode_settings_of,
+    decode_slopes,
     solved,
 )
 from squaresvm.files.encoding import ESTIMATORS, encode_names, encode_rows, encode_solution
 from squaresvm.files.parameters import encode_parameters, encode_settings
 from squaresvm.files.searches import decode_search, encode_search
-from squaresvm.judging.calibration import Calibration
 from squaresvm.meta.one_vs_one import OneVsOne, check_classes
 from squaresvm.meta.pairs import features_of, for_pair, in_pair
+from squaresvm.meta.votes import Votes
 from squaresvm.rows import Ids, Rows
 from squaresvm.typing import IntArray, Matrix
 
@@ -37,26 +38,27 @@ _OWN = ("bias", "beta", "primal", "expansion", "above", "below", "factor", "robu
 def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a model of all pairs."""
     model.flush()
-    rows, known = model._rows, dict.fromkeys(model.classes_.tolist(), 1.0)
+    votes = model._votes
+    rows, known = votes.rows, dict.fromkeys(model.classes_.tolist(), 1.0)
     header, arrays = encode_rows(rows)
-    X = _like(features_of(rows, model._pairs), model.estimators_[0]._state.rows.X)
+    X = _like(features_of(rows, votes.pairs), model.estimators_[0]._holding("saving").rows.X)
     header |= {
         "estimator": type(model).__name__,
         "of": _encode_template(model.estimator, known),
-        "fitted": _encode_template(model._template, known),
+        "fitted": _encode_template(votes.template, known),
         "n_features": int(model.n_features_in_),
         "feature_names": encode_names(model),
         "sparse": bool(sp.issparse(X)),
     }
     own: dict[str, list[np.ndarray[Any, Any]]] = defaultdict(list)
     header["pairs"] = []
-    for pair, fitted in model._pairs.items():
+    for pair, fitted in votes.pairs.items():
         described, parts = _encode_pair(rows, pair, fitted, factor)
         header["pairs"].append(described)
         for name, part in parts.items():
             own[name].append(part.reshape(-1))
     arrays |= encode_matrix(X) | {name: np.concatenate(parts) for name, parts in own.items()}
-    calibration: Calibration | None = rows.__dict__.get("calibration")
+    calibration = votes.calibration
     if calibration is not None:
         arrays |= {"votes_above": calibration.above, "votes_below": calibration.below}
     return header, arrays
@@ -74,7 +76,7 @@ def _encode_template(estimator: Any, known: dict[Any, float]) -> dict[str, Any]:
 def _encode_pair(
     rows: Rows, pair: Any, model: SquareSVMClassifier, factor: bool
 ) -> tuple[dict[str, Any], Arrays]:
-    state = model._state
+    state = model._holding("saving")
     mine = rows.ids.values[in_pair(rows.y, pair)]
     if mine.tolist() != state.rows.ids.values.tolist():
         raise ValueError(f"the model of the pair {pair} was changed by itself: fit anew")
@@ -108,9 +110,10 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     X = described.X
     rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
     classes = check_classes(rows)
-    pairs, listed = list(combinations(classes.tolist(), 2)), header["pairs"]
-    if not isinstance(listed, list) or len(listed) != len(pairs):
+    listed, count = header["pairs"], int(classes.size)
+    if not isinstance(listed, list) or len(listed) != count * (count - 1) // 2:
         raise ValueError("it has too few or too many pairs of classes")
+    pairs = combinations(classes.tolist(), 2)
     own = _Own(arrays)
     fitted = {
         pair: _decode_pair(each, own.next(each["shapes"]), template, X, rows, pair)
@@ -118,10 +121,10 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     }
     own.check_end()
     decode_names(model, header, int(X.shape[1]))
+    model._votes = Votes(rows, fitted, template)
     if "votes_above" in arrays:
-        slopes = (floats_of(arrays, name, classes.size) for name in ("votes_above", "votes_below"))
-        rows.__dict__["calibration"] = Calibration(*slopes)
-    model.__dict__.update(_rows=rows, _pairs=fitted, _template=template)
+        names = ("votes_above", "votes_below")
+        model._votes.calibration = decode_slopes(arrays, names, int(classes.size))
     return model
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KERNEL_NAMES, Kernel
-from squaresvm.models.state import Settings
+from squaresvm.models.model import Settings
 from squaresvm.problem import Bias, Loss
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose import SOLVERS

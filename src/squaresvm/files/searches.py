@@ -7,8 +7,8 @@ from typing import Any
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.files.parameters import number
-from squaresvm.models.state import Settings
-from squaresvm.search.estimators import Searching
+from squaresvm.models.model import Settings
+from squaresvm.search.estimators import LooSearch
 from squaresvm.search.grid import SearchResults
 
 __all__ = ["decode_search", "encode_search"]
@@ -22,7 +22,7 @@ def encode_search(model: Updating) -> dict[str, Any]:
 
     After a row was forgotten there is nothing left: scores were taken from that row, too.
     """
-    if not isinstance(model, Searching):
+    if not isinstance(model, LooSearch):
         return {}
     found = model._search
     if found is None:
@@ -40,7 +40,7 @@ def encode_search(model: Updating) -> dict[str, Any]:
 def decode_search(model: Updating, header: dict[str, Any], settings: Settings) -> None:
     """Give an estimator that searches what its search has found."""
     described = header.get("search")
-    if not isinstance(model, Searching):
+    if not isinstance(model, LooSearch):
         if described is not None:
             raise ValueError(f"it holds a search, and {type(model).__name__} makes none")
         return

@@ -11,8 +11,8 @@ from squaresvm.files.arrays import Arrays, decode_labels, encode_labels, floats_
 from squaresvm.files.decoding import decode_calibration, decode_solution, decode_solver
 from squaresvm.files.encoding import encode_solution
 from squaresvm.files.parameters import number
-from squaresvm.models.state import Settings
-from squaresvm.models.streamed import StreamedState, no_rows
+from squaresvm.models.model import Settings
+from squaresvm.models.streamed import StreamedState
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Loss
 from squaresvm.solution import Certificate, Status
@@ -25,6 +25,8 @@ _SUMS = ("mean", "scatter", "target", "response", "spread")
 _MOST_ROWS = 2**62
 #: Factor by which sums may have lost accuracy; requests that lose less are refused already.
 _MOST_LOST = 1e12
+#: How far the pulls on w may be from balance, of the largest.
+_NEAR = 1e-4
 
 
 def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
@@ -65,22 +67,33 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
     k = 1 if classes is None or classes.size == 2 else int(classes.size)
     solver, reason = decode_solver(header)
     state = StreamedState(
-        rows=no_rows(n, np.empty(0) if classes is None else classes[:0], np.empty(0)),
         settings=settings,
         classes=classes,
         solution=decode_solution(header, arrays, settings, (0, n, k)),
         solver=solver,
         reason=reason,
-        operator=None,
-        n_rows=rows,
+        n_features=n,
+        count=rows,
         counts=counts,
         judged=_certificate(described["certificate"]),
+        to_probabilities=decode_calibration(arrays, classes),
         sums=_sums(described, arrays, settings, (n, k)),
     )
     if state.solution.primal is None:
         raise ValueError("it is of a stream, and has no vector w")
-    decode_calibration(arrays, state)
+    _check_solution(state)
     return state
+
+
+def _check_solution(state: StreamedState) -> None:
+    """Raise a ValueError where w is said to be found, and the sums over the rows say otherwise."""
+    sums, w = state.sums, state.solution.primal
+    if sums is None or w is None or state.certificate.status != Status.CONVERGED:
+        return
+    error = sums.target - sums.mean @ w - state.solution.bias  # Of the mean row.
+    pulls = [w, sums.scatter @ w, -sums.response, -sums.total * np.outer(sums.mean, error)]
+    if np.abs(sum(pulls)).max() > _NEAR * max(float(np.abs(pull).max()) for pull in pulls):
+        raise ValueError("its vector w does not fit the sums over its rows")
 
 
 def _classes(header: dict[str, Any], arrays: Arrays, settings: Settings) -> tuple[Any, Any]:
@@ -108,7 +121,7 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
         if "scatter" in arrays:
             raise ValueError("the sums over its rows have no total")
         return None
-    if settings.loss is not Loss.SQUARED:
+    if settings.loss != Loss.SQUARED:
         raise ValueError("sums over rows belong to the squared loss, and to no other")
     (n, k), total = extents, number(described["total"], "the total of its sums")
     lost = number(described["digits_lost"], "what its sums have lost")
@@ -117,4 +130,5 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
     shapes = ((n,), (n, n), (k,), (n, k), (k,))
     parts = [floats_of(arrays, name, *shape) for name, shape in zip(_SUMS, shapes, strict=True)]
     check_symmetric(parts[1])
-    return Moments(total, *parts).having_lost(lost)
+    mean, scatter, target, response, spread = parts
+    return Moments(total, mean, scatter, target, response, spread).having_lost(lost)

@@ -77,7 +77,7 @@ def leave_one_out_at_cost(problem: Problem, solution: Solution, tol: float) -> t
     if problem.n_rows < 2:
         raise ValueError("leaving one row out needs at least two rows of positive weight")
     begin, steps = time.perf_counter(), list[int]()
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         values = _squared(problem, solution)
     else:
         values = _by_column(problem, solution, lambda column, start: _resolved(column, start, tol, steps))
@@ -107,7 +107,7 @@ def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
     -------
     ndarray of shape (m, k)
     """
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         return leave_one_out(problem, solution, tol=1.0)  # Nothing is solved to a tolerance here.
     return _by_column(problem, solution, _fixed)
 

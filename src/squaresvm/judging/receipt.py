@@ -21,13 +21,19 @@ class Receipt:
     residual : float
         Scaled violation of the optimality conditions on the remaining rows.
     sampled : bool
-        Whether the residual is of some random rows (True) or of all (False).
+        Whether the residual was taken from random combinations of all rows, or from some rows of a large
+        linear model (True), or from every remaining row (False).
     refactored : bool
         Whether drift was found and the factor was made anew.
     seconds : float
         What the request took.
     classes_gone : tuple of hashables
         Classes whose last row left with this request.
+    rows : int
+        How many rows left.
+    checked : int
+        How many numbers the residual was taken from: every remaining row, or where it was sampled, so many
+        combinations or rows.
 
     Examples
     --------
@@ -46,11 +52,14 @@ class Receipt:
     refactored: bool
     seconds: float
     classes_gone: tuple[Hashable, ...] = field(default=())
+    rows: int = 0
+    checked: int = 0
 
     def __str__(self) -> str:
         """Return the receipt in one line."""
-        rows = "1 row" if len(self.ids) == 1 else f"{len(self.ids)} rows"
-        scope = "a sample of the rows" if self.sampled else "all rows"
+        count = self.rows or len(self.ids)
+        rows = "1 row" if count == 1 else f"{count} rows"
+        scope = f"{self.checked} samples" if self.sampled else "all rows"
         return (
             f"forgot {rows} in {1e3 * self.seconds:.3g} ms, {self.remaining} remain; "
             f"residual {self.residual:.1e} on {scope}"

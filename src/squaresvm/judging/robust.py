@@ -25,9 +25,9 @@ from squaresvm.typing import FloatArray
 __all__ = ["Robust", "robust_weights"]
 
 #: Makes the median absolute deviation the standard deviation of normal residuals.
-_NORMAL = 1.482602218505602
+_MAD_TO_DEVIATION = 1.482602218505602
 #: What a row keeps, so that it stays part of the problem.
-_LEAST = 1e-4
+_MIN_WEIGHT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,18 @@ def robust_weights(
     >>> robust_weights(residuals, np.ones(6))
     array([1.e+00, 1.e+00, 1.e+00, 1.e+00, 1.e+00, 1.e-04])
     """
-    lowest = np.ones(residuals.shape[0])
+    lowest_weights = np.ones(residuals.shape[0])
     for column in residuals.T:
-        away = np.abs(column - _median(column, weights))
-        spread = _NORMAL * _median(away, weights)
+        deviations = np.abs(column - _median(column, weights))
+        scale = _MAD_TO_DEVIATION * _median(deviations, weights)
         # Residuals that are all rounding have no spread either.
-        if spread <= 1e-12 * np.abs(column).max(initial=0.0):
+        if scale <= 1e-12 * np.abs(column).max(initial=0.0):
             continue
-        size = np.abs(column) / spread
-        lowest = np.minimum(lowest, np.clip((c2 - size) / (c2 - c1), _LEAST, 1.0))
-    return lowest
+        standardised = np.abs(column) / scale
+        lowest_weights = np.minimum(
+            lowest_weights, np.clip((c2 - standardised) / (c2 - c1), _MIN_WEIGHT, 1.0)
+        )
+    return lowest_weights
 
 
 def _median(values: FloatArray, weights: FloatArray) -> float:

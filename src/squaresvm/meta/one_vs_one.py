@@ -17,12 +17,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
+from squaresvm.estimators.requests import Proposal
 from squaresvm.judging.receipt import Receipt
 from squaresvm.kernels import scale_gamma
 from squaresvm.meta.pairs import Pairs, features_of, fit_pair, in_pair, train_pairs
-from squaresvm.meta.votes import Voting
-from squaresvm.models.state import REQUESTS
+from squaresvm.meta.votes import Votes, Voting
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Ids, Rows, canonical_csr
+from squaresvm.rows.labels import same_kind
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["OneVsOne", "check_classes"]
@@ -66,8 +68,6 @@ class OneVsOne(Voting):
     0.98
     """
 
-    _template: Any
-
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
@@ -99,7 +99,7 @@ class OneVsOne(Voting):
             trial.__dict__.pop(name, None)
         X, y, weights = trial._check_rows(X, y, sample_weight, reset=True)
         named = Ids.numbered(y.size) if ids is None else Ids.given(ids, y.size)
-        trial._build(X, Rows(np.empty((y.size, 0)), y, weights, named))
+        trial._votes = trial._built(X, Rows(np.empty((y.size, 0)), y, weights, named))
         self.__dict__.clear()
         self.__dict__.update(trial.__dict__)
         return self
@@ -114,18 +114,17 @@ class OneVsOne(Voting):
         check_is_fitted(self)
         self._check_estimator()
         with REQUESTS:
-            # A new object, so that nothing computed from the old models is taken for theirs.
-            self._build(features_of(self._rows, self._pairs), replace(self._rows))
+            votes = self._votes
+            self._votes = self._built(features_of(votes.rows, votes.pairs), votes.rows)
         return self
 
-    def _build(self, X: Matrix, rows: Rows) -> None:
+    def _built(self, X: Matrix, rows: Rows) -> Votes:
         classes = check_classes(rows)
         template = clone(self.estimator)
         kernel, gamma = template.kernel, getattr(template, "gamma", None)
         if gamma == "scale" and kernel != "linear" and not callable(kernel):
             template.gamma = scale_gamma(X, rows.weights)
-        pairs = train_pairs(template, X, rows, classes)
-        self.__dict__.update(_rows=rows, _pairs=pairs, _template=template)
+        return Votes(rows, train_pairs(template, X, rows, classes), template)
 
     def learn(
         self,
@@ -149,27 +148,49 @@ class OneVsOne(Voting):
         self
         """
         check_is_fitted(self)
-        X, y, weights = self._check_rows(X, y, sample_weight, reset=False)
         with REQUESTS:
-            held = self._rows
-            named = held.ids.extended(ids, y.size)
-            rows = held.joined(Rows(np.empty((y.size, 0)), y, weights, named))
-            pairs: Pairs = {}
-            together: Matrix | None = None
-            for pair in combinations(check_classes(rows).tolist(), 2):
-                known = self._pairs.get(pair)
-                (new,) = np.nonzero(in_pair(y, pair))
-                if known is None:
-                    if together is None:
-                        together = _stacked(features_of(held, self._pairs), X)
-                    pairs[pair] = fit_pair(self._template, together, rows, pair)
-                    continue
-                model = known._copy()
-                if new.size:
-                    model.learn(X[new], y[new], weights[new], named.values[held.count + new])
-                pairs[pair] = model
-            self.__dict__.update(_rows=rows, _pairs=pairs)
+            self._adopt_proposal(self._propose_learn(X, y, sample_weight, ids))
         return self
+
+    def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
+        """Return what `learn` leads to; the lock is held until it is in place or given up."""
+        X, y, weights = self._check_rows(X, y, sample_weight, reset=False)
+        votes = self._votes
+        held = votes.rows
+        y = same_kind(y, votes.classes)
+        named = held.ids.extended(ids, y.size)
+        rows = held.joined(Rows(np.empty((y.size, 0)), y, weights, named))
+        pairs: Pairs = {}
+        steps: list[Proposal] = []
+        together: Matrix | None = None
+        for pair in combinations(check_classes(rows).tolist(), 2):
+            known = votes.pairs.get(pair)
+            (new,) = np.nonzero(in_pair(y, pair))
+            if known is None:
+                if together is None:
+                    together = _stacked(features_of(held, votes.pairs), X)
+                pairs[pair] = fit_pair(votes.template, together, rows, pair)
+                continue
+            pairs[pair] = known
+            if new.size:
+                names = named.values[held.count + new]
+                steps.append(known._propose_learn(X[new], y[new], weights[new], names))
+                pairs[pair] = steps[-1].estimator
+        return self._proposed(Votes(rows, pairs, votes.template), steps)
+
+    def _proposed(self, votes: Votes, steps: list[Proposal], receipt: Receipt | None = None) -> Proposal:
+        trial = self._copy()
+        trial._votes = votes
+
+        def commit() -> None:
+            for step in steps:
+                step.commit()
+
+        return Proposal(trial, commit, receipt)
+
+    def _adopt_proposal(self, proposal: Proposal) -> None:
+        self._votes = proposal.estimator._votes
+        proposal.commit()
 
     def partial_fit(
         self,
@@ -201,7 +222,7 @@ class OneVsOne(Voting):
         step = self.learn if self.__sklearn_is_fitted__() else self.fit
         return step(X, y, sample_weight, ids)
 
-    def forget(self, ids: Iterable[Hashable]) -> Receipt:
+    def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
         """Remove rows from every model that holds them; one receipt for all.
 
         Rows of weight zero leave with the last row of positive weight of their class.
@@ -210,6 +231,8 @@ class OneVsOne(Voting):
         ----------
         ids : iterable of hashables
             As in ``ids_``.
+        verify : bool, default=False
+            Whether to take the residual of every remaining row for the receipt.
 
         Returns
         -------
@@ -226,33 +249,44 @@ class OneVsOne(Voting):
         begin = time.perf_counter()
         check_is_fitted(self)
         with REQUESTS:
-            held = self._rows
-            positions = held.ids.positions(ids)
-            if positions.size == 0:
-                raise ValueError("no ids were given: there is nothing to forget")
-            names, labels = held.ids.values[positions], held.y[positions]
-            rest = held.without(positions)
-            classes = check_classes(rest, without=self.classes_)
-            pairs: Pairs = {}
-            receipts = []
-            for pair in combinations(classes.tolist(), 2):
-                model = self._pairs[pair]._copy()
-                mine = names[in_pair(labels, pair)]
-                if mine.size:
-                    receipts.append(model.forget(mine))
-                pairs[pair] = model
-            gone = np.setdiff1d(self.classes_, classes)
-            rest = _without_labels(rest, gone)
-            self.__dict__.update(_rows=rest, _pairs=pairs)
-        return Receipt(
+            proposal = self._propose_forget(ids, verify)
+            self._adopt_proposal(proposal)
+        assert proposal.receipt is not None
+        return replace(proposal.receipt, seconds=time.perf_counter() - begin)
+
+    def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
+        """Return what `forget` leads to; the lock is held until it is in place or given up."""
+        votes = self._votes
+        held = votes.rows
+        positions = held.ids.positions(ids)
+        if positions.size == 0:
+            raise ValueError("no ids were given: there is nothing to forget")
+        names, labels = held.ids.values[positions], held.y[positions]
+        rest = held.without(positions)
+        classes = check_classes(rest, without=votes.classes)
+        pairs: Pairs = {}
+        steps: list[Proposal] = []
+        for pair in combinations(classes.tolist(), 2):
+            pairs[pair] = votes.pairs[pair]
+            mine = names[in_pair(labels, pair)]
+            if mine.size:
+                steps.append(votes.pairs[pair]._propose_forget(mine, verify))
+                pairs[pair] = steps[-1].estimator
+        gone = np.setdiff1d(votes.classes, classes)
+        rest = _without_labels(rest, gone)
+        receipts = [step.receipt for step in steps if step.receipt is not None]
+        receipt = Receipt(
             ids=tuple(names.tolist()),
             remaining=rest.count,
-            residual=max((r.residual for r in receipts), default=self.certificate_.residual),
+            residual=max((r.residual for r in receipts), default=0.0),
             sampled=any(r.sampled for r in receipts),
             refactored=any(r.refactored for r in receipts),
-            seconds=time.perf_counter() - begin,
+            seconds=0.0,
             classes_gone=tuple(gone.tolist()),
+            rows=int(positions.size),
+            checked=sum(r.checked for r in receipts),
         )
+        return self._proposed(Votes(rest, pairs, votes.template), steps, receipt)
 
     def flush(self) -> Self:
         """Repair the factors of all models now, so that nothing derived from forgotten rows is left in them.
@@ -262,8 +296,9 @@ class OneVsOne(Voting):
         self
         """
         check_is_fitted(self)
-        for model in self._pairs.values():
-            model.flush()
+        with REQUESTS:
+            for model in self._votes.pairs.values():
+                model.flush()
         return self
 
     def _check_estimator(self) -> None:

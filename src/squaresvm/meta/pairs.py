@@ -71,8 +71,9 @@ def features_of(rows: Rows, pairs: Pairs) -> Matrix:
             if label in seen:
                 continue
             seen.add(label)
-            (mine,) = np.nonzero(model._state.rows.y == label)
-            blocks.append(model._state.rows.take(mine))
+            held = model._holding("a model of pairs").rows
+            (mine,) = np.nonzero(held.y == label)
+            blocks.append(held.take(mine))
             order.append(own[mine])
     back = np.argsort(np.concatenate(order))
     stacked = sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)

@@ -20,7 +20,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.requests import Updating
-from squaresvm.models.state import REQUESTS, State
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.state import State
 from squaresvm.problem import Loss
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.typing import BoolArray, FloatArray, IntArray
@@ -108,22 +109,24 @@ def prune(model: Updating, budget: int, share: float = 0.05) -> Pruned:
     60
     """
     check_is_fitted(model)
-    model._require_rows("pruning")
-    origin = model._state
+    # What the model is now, with buffers of its own: it may go on learning and forgetting meanwhile.
+    with REQUESTS:
+        origin = model._holding("pruning").detached()
     _check(origin, budget, share)
     start = time.perf_counter()
     small = copy.copy(model)
+    small._take(origin.detached())
     rounds = [_judged(small, origin, start)]
     while small.ids_.size > budget:
         start = time.perf_counter()
         count = min(max(int(share * small.ids_.size), 1), small.ids_.size - budget)
-        small.forget(_least(small._state, count))
+        small.forget(_least(small._holding("pruning"), count))
         rounds.append(_judged(small, origin, start))
     return Pruned(small, tuple(rounds))
 
 
 def _check(state: State, budget: int, share: float) -> None:
-    if state.settings.loss is not Loss.SQUARED or state.settings.proximal:
+    if state.settings.loss != Loss.SQUARED or state.settings.proximal:
         raise ValueError(
             "pruning is for models with squared loss whose multipliers are their coefficients, as of LSSVC: "
             "the squared hinge has sparse multipliers of its own, and the rows of ProximalSVC are its kernel"
@@ -159,8 +162,8 @@ def _kept(state: State, order: IntArray) -> BoolArray:
 
 
 def _judged(small: Updating, origin: State, start: float) -> PruningRound:
-    state = small._state
-    values = _values(small, state, origin)
+    state, left_out = small._loo_inside()
+    values = _values(left_out, state, origin)
     y, weights = origin.rows.y[origin.held], origin.weights[origin.held]
     if state.classes is None:
         score = r2_score(y, values[:, 0], sample_weight=weights)
@@ -171,13 +174,13 @@ def _judged(small: Updating, origin: State, start: float) -> PruningRound:
     return PruningRound(state.rows.count, float(score), time.perf_counter() - start)
 
 
-def _values(small: Updating, state: State, origin: State) -> FloatArray:
+def _values(left_out: FloatArray, state: State, origin: State) -> FloatArray:
     """Return f at each row of the first problem, of a model that does not hold it."""
     held_now = set(state.rows.ids.values[state.held].tolist())
     names = origin.rows.ids.values[origin.held].tolist()
     left = np.array([name in held_now for name in names])
     values = np.empty((left.size, state.solution.bias.size))
-    values[left] = small._loo_inside(state)
+    values[left] = left_out
     if not left.all():
         gone: IntArray = np.flatnonzero(~left)
         if state.settings.kernel is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +16,9 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from squaresvm.estimators.requests import Proposal
 from squaresvm.judging.receipt import Receipt
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.typing import FloatArray
 
@@ -68,6 +72,9 @@ class Window(MetaEstimatorMixin, BaseEstimator):
     >>> window.ids_[0], window.ids_.size
     (np.int64(200), 100)
     """
+
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
 
     def __init__(self, estimator: Any, size: float) -> None:
         self.estimator = estimator
@@ -131,21 +138,29 @@ class Window(MetaEstimatorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        held = self.times_
-        if (times is None) != (held is None):
-            raise ValueError(
-                "times must be given with every row or with none: "
-                f"the window is by {'count' if held is None else 'age'}"
-            )
-        self._check_size(held is not None)
-        moments = _check_times(times, _count(y), held)
-        trial = self.estimator_._copy()
-        trial.learn(X, y, sample_weight=sample_weight, ids=ids)
-        inside = self._inside(trial.ids_.size, moments)
-        if not inside.all():
-            trial.forget(trial.ids_[~inside])
-        self._replace(trial, None if moments is None else moments[inside])
+        with REQUESTS:
+            held = self.times_
+            if (times is None) != (held is None):
+                raise ValueError(
+                    "times must be given with every row or with none: "
+                    f"the window is by {'count' if held is None else 'age'}"
+                )
+            self._check_size(held is not None)
+            moments = _check_times(times, _count(y), held)
+            learned = self.estimator_._propose_learn(X, y, sample_weight, ids)
+            names = learned.estimator.ids_
+            inside = self._inside(names.size, moments)
+            steps = [learned]
+            if not inside.all():
+                steps.append(learned.estimator._propose_forget(names[~inside]))
+            self._put(steps, None if moments is None else moments[inside])
         return self
+
+    def _put(self, steps: list[Proposal], times: FloatArray | None) -> None:
+        """Put the model of the last of some steps in place, each made from the one before."""
+        self._replace(steps[-1].estimator, times)
+        for step in steps:
+            step.commit()
 
     def partial_fit(
         self,
@@ -172,28 +187,42 @@ class Window(MetaEstimatorMixin, BaseEstimator):
         step = self.learn if hasattr(self, "estimator_") else self.fit
         return step(X, y, sample_weight, ids, times)
 
-    def forget(self, ids: Iterable[Hashable]) -> Receipt:
+    def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
         """Remove rows before their time.
 
         Parameters
         ----------
         ids : iterable of hashables
             As in ``ids_``.
+        verify : bool, default=False
+            Whether to take the residual of every remaining row for the receipt.
 
         Returns
         -------
         Receipt
         """
         check_is_fitted(self)
-        before = self.estimator_.ids_
-        trial = self.estimator_._copy()
-        receipt: Receipt = trial.forget(ids)
-        times = self.times_
-        if times is not None:
-            gone = set(receipt.ids)
-            times = times[[name not in gone for name in before.tolist()]]
-        self._replace(trial, times)
-        return receipt
+        start = time.perf_counter()
+        with REQUESTS:
+            before, times = self.estimator_.ids_, self.times_
+            forgotten = self.estimator_._propose_forget(ids, verify)
+            receipt: Receipt = forgotten.receipt
+            if times is not None:
+                gone = set(receipt.ids)
+                times = times[[name not in gone for name in before.tolist()]]
+            self._put([forgotten], times)
+        return replace(receipt, seconds=time.perf_counter() - start)
+
+    def flush(self) -> Self:
+        """Repair the factor now, so that nothing derived from forgotten rows is left in it.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self.estimator_.flush()
+        return self
 
     def refit(self) -> Self:
         """Fit anew on the rows in the window, resolving ``'scale'`` and the like from them.
@@ -203,7 +232,11 @@ class Window(MetaEstimatorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        self.estimator_.refit()
+        with REQUESTS:
+            # Another object, as after every request: who kept the old one has it as it was.
+            trial = self.estimator_._copy()
+            trial.refit()
+            self._replace(trial, self.times_)
         return self
 
     def __copy__(self) -> Self:
@@ -211,7 +244,8 @@ class Window(MetaEstimatorMixin, BaseEstimator):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         if "estimator_" in self.__dict__:
-            other.estimator_ = copy.copy(self.estimator_)
+            with REQUESTS:
+                other._replace(copy.copy(self.estimator_), self.times_)
         return other
 
     def _replace(self, fitted: Any, times: FloatArray | None) -> None:

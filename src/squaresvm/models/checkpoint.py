@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from squaresvm.runtime.atomic import remove_leftovers, replacing
 from squaresvm.typing import FloatArray
 
 __all__ = ["Checkpoint"]
 
-_FORMAT = "squaresvm checkpoint 1"
+_FORMAT = "squaresvm checkpoint 2"
 
 
 @dataclass(frozen=True)
@@ -43,44 +43,57 @@ class Checkpoint:
 
     def write(self, **arrays: FloatArray) -> None:
         """Replace the file: it is always the former one or the new one."""
-        folder = self.path.absolute().parent
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=self.path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, purpose=np.array(self.purpose), **arrays)  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        named: dict[str, Any] = {**arrays, "purpose": np.array(self.purpose), "digest": _digest(arrays)}
+        with replacing(self.path) as file:
+            np.savez(file, **named)
 
     def read(self) -> dict[str, FloatArray] | None:
         """Return the arrays of the file; None where there is none.
+
+        What killed fits left half-written beside it is removed.
 
         Raises
         ------
         ValueError
             If the file is damaged, or of a fit with other parameters or other data.
         """
+        remove_leftovers(self.path)
         if not self.path.exists():
             return None
         try:
-            with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as held:
-                found = {name: held[name] for name in held.files}
-            purpose = str(found.pop("purpose"))
-        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            found = _arrays_in(self.path)
+            purpose, digest = str(found.pop("purpose")), found.pop("digest")
+            whole = np.array_equal(digest, _digest(found))
+        except Exception as error:  # Damage in a zip file shows in more ways than can be listed.
             raise ValueError(f"{self.path} is no checkpoint, or damaged: delete it to start anew") from error
         if purpose != self.purpose:
             raise ValueError(
                 f"{self.path} is the checkpoint of another fit ({_difference(self.purpose, purpose)}): "
                 "delete it to start anew"
             )
+        if not whole:
+            raise ValueError(f"{self.path} is no checkpoint, or damaged: delete it to start anew")
         return found
 
     def remove(self) -> None:
         """Delete the file: the fit has ended."""
         self.path.unlink(missing_ok=True)
+        remove_leftovers(self.path)
+
+
+def _arrays_in(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as held:
+        return {name: held[name] for name in held.files}
+
+
+def _digest(arrays: dict[str, FloatArray]) -> np.ndarray[Any, Any]:
+    """Return the SHA-256 of names, types, shapes and contents."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
+        digest.update(array.view(np.uint8).data if array.ndim else array.tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
 def _difference(wanted: str, found: str) -> str:

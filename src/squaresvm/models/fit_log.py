@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import replace
 from typing import Any, TextIO
 
+from squaresvm.runtime.progress import Pace, print_line
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Callback, Progress, Solver
 
-__all__ = ["Teller"]
-
-#: Seconds between two lines of a search, where not all of them are wanted.
-_EVERY = 0.2
+__all__ = ["FitLog"]
 
 
-class Teller:
+class FitLog:
     """Tells which solver was taken, how its search goes, and how it ended.
 
     Parameters
@@ -31,9 +27,8 @@ class Teller:
 
     def __init__(self, name: str, verbose: int, stream: TextIO | None = None) -> None:
         self.name = name
-        self._every = 0.0 if verbose > 1 else _EVERY
+        self._pace = Pace(0.0) if verbose > 1 else Pace(starts_now=False)
         self._stream = stream
-        self._last = time.monotonic()
         self._columns = 1
 
     def began(self, solver: str, reason: str, columns: int = 1) -> None:
@@ -57,10 +52,8 @@ class Teller:
         return hear
 
     def _tell(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now - self._last < self._every:
+        if not self._pace.is_due():
             return
-        self._last = now
         which = f"column {progress.column} of targets, " if self._columns > 1 else ""
         self._say(
             f"squaresvm: {which}iteration {progress.iteration}, residual {progress.residual:.1e}, "
@@ -72,4 +65,4 @@ class Teller:
         self._say(f"squaresvm: {certificate}")
 
     def _say(self, line: str) -> None:
-        print(line, file=sys.stderr if self._stream is None else self._stream, flush=True)
+        print_line(line, self._stream)

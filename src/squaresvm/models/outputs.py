@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from squaresvm.linalg.products import times
-from squaresvm.models.state import State
+from squaresvm.models.model import Model
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, Matrix
 
@@ -20,7 +20,7 @@ def as_flat(decision: FloatArray) -> FloatArray:
     return decision[:, 0] if decision.shape[1] == 1 else decision
 
 
-def labels_of(state: State, decision: FloatArray) -> np.ndarray[Any, Any]:
+def labels_of(state: Model, decision: FloatArray) -> np.ndarray[Any, Any]:
     """Return the label that each row's decision values stand for."""
     assert state.classes is not None
     return _labels(state.classes, decision)
@@ -41,17 +41,17 @@ class Decider:
     classes : ndarray or None
     bias : ndarray of shape (k,)
     w : ndarray of shape (n, k) or None
-    state : State or None
+    state : Model or None
         Where there is no w.
     """
 
     classes: np.ndarray[Any, Any] | None
     bias: FloatArray
     w: FloatArray | None
-    state: State | None
+    state: Model | None
 
     @classmethod
-    def of(cls, state: State) -> Decider:
+    def of(cls, state: Model) -> Decider:
         """Return the decision function of a model."""
         w = state.primal
         return cls(state.classes, state.solution.bias, w, state if w is None else None)

@@ -1,124 +1,69 @@
-"""A trained model, whole and frozen: rows, numbers taken at fit, solution, certificate."""
+"""A trained model that holds its rows, whole and frozen: rows, numbers of the fit, solution, certificate."""
 
 from __future__ import annotations
 
-import copy
-import threading
-import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+import scipy.sparse as sp
 
-from squaresvm.kernels import Kernel
+from squaresvm.factors import CholeskyFactor
+from squaresvm.judging.calibration import Calibration
+from squaresvm.judging.leave_one_out import fixed_set, leave_one_out_at_cost
 from squaresvm.linalg.products import times
-from squaresvm.models.fit_log import Teller
-from squaresvm.operators import (
-    DenseOperator,
-    LinearOperator,
-    OnDemandOperator,
-    Operator,
-    PrecomputedOperator,
-    ProximalOperator,
-    StoredOperator,
-)
-from squaresvm.problem import Bias, Loss, Problem
+from squaresvm.models import updates
+from squaresvm.models.drift import Watch
+from squaresvm.models.model import Known, Model, NewRows, Update
+from squaresvm.models.ownership import Claim, SupersededError
+from squaresvm.models.problems import make_problem
+from squaresvm.operators import LinearOperator, Operator, StoredOperator
+from squaresvm.problem import Problem
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import sign_columns, two_labels
-from squaresvm.solution import Certificate, Solution, Status
-from squaresvm.solvers.base import Solver
-from squaresvm.solvers.choose import choose, wants_rows
+from squaresvm.solution import Certificate, Solution
+from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["REQUESTS", "Settings", "State", "encode", "train"]
+__all__ = ["State"]
 
-#: Whoever reads or changes the store that states of one model share holds this lock. Few models are changed
-#: by several threads at once, so one for all of them is enough; predictions never take it.
-REQUESTS = threading.RLock()
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that training depends on besides the rows, resolved to numbers at `fit`.
-
-    Parameters
-    ----------
-    loss : Loss
-    bias : Bias
-    kernel : Kernel or None
-        None where the kernel matrix is precomputed.
-    C : float
-    class_weight : dict or None
-        Weight of each class, 1 where a class is not named; None for regression.
-    proximal : bool
-        Whether the kernel is K W K', the nonlinear proximal SVM's.
-    solver : str or Solver
-    tol : float
-    max_iter : int or None
-    """
-
-    loss: Loss
-    bias: Bias
-    kernel: Kernel | None
-    C: float
-    class_weight: dict[Hashable, float] | None
-    proximal: bool
-    solver: str | Solver
-    tol: float
-    max_iter: int | None
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether the model is a linear function of the columns."""
-        return self.kernel is not None and self.kernel.function == "linear"
-
-    def row_weights(self, y: np.ndarray[Any, Any], weights: FloatArray) -> FloatArray:
-        """Return sample weight times class weight of each row."""
-        return weigh(y, weights, self.class_weight)
+#: Bytes of w beyond which sparse rows with fewer entries than columns predict without it.
+_LARGE_W = 2**26
 
 
-def weigh(
-    y: np.ndarray[Any, Any], weights: FloatArray, class_weight: dict[Hashable, float] | None
-) -> FloatArray:
-    """Return sample weight times class weight of each row."""
-    if not class_weight:
-        return weights
-    factors = [class_weight.get(label, 1.0) for label in y.tolist()]
-    return weights * np.asarray(factors, dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class State:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class State(Model):
     """A model as it stands after `fit`, `learn` or `forget`. Nothing in it changes any more.
 
     Parameters
     ----------
     rows : Rows
-        All rows held.
-    settings : Settings
-    classes : ndarray of shape (n_classes,) or None
-        None for regression.
-    solution : Solution
-        Of the problem over the rows of positive weight.
-    solver, reason : str
-        Which solver it was, and why.
+        All rows held. The solution is of the problem over those of positive weight.
     operator : Operator or None
         How K is reached; None: made from the rows when asked for.
     requests : int, default=0
         Requests since the residual of all rows was last taken.
+    watch : Watch or None
+        Random combinations of all rows, by which drift is seen between full checks.
+    is_verified : bool, default=True
+        Whether factor and multipliers were computed here. What came from a file is checked in full before
+        the first receipt.
+    claim : Claim
+        To the buffers that requests change, see :mod:`squaresvm.models.ownership`.
+    known : Known
+        What has been computed already.
     """
 
     rows: Rows
-    settings: Settings
-    classes: np.ndarray[Any, Any] | None
-    solution: Solution
-    solver: str
-    reason: str
     operator: Operator | None
     requests: int = 0
+    watch: Watch | None = None
+    is_verified: bool = True
+    claim: Claim = field(default_factory=Claim)
+    known: Known = field(default_factory=Known)
+
+    # What belongs to the rows ----------------------------------------------------------------------
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -130,25 +75,89 @@ class State:
         """Where the rows of the problem, those of positive weight, stand among the rows held."""
         return np.flatnonzero(self.weights > 0)
 
-    @cached_property
-    def problem(self) -> Problem:
-        """The problem that the solution belongs to."""
-        held = rows_of_weight(self.weights)
-        weights, operator = self.weights[held], self.operator
-        if operator is None:
-            in_w = self.solution.primal is not None
-            operator = make_operator(self.rows, held, weights, self.settings, in_w)
-        targets = encode(self.rows.y[held], self.classes)
-        if operator.features is not None and weights.strides == (0,):
-            costs = np.broadcast_to(self.settings.C * weights[0], weights.shape)
-        else:
-            costs = self.settings.C * weights
-        return Problem(operator, targets, costs, self.settings.loss, self.settings.bias)
+    @property
+    def n_rows(self) -> int:
+        """Number of rows held."""
+        return self.rows.count
 
-    @cached_property
+    def like_held(self, X: Matrix) -> Matrix:
+        """Return new rows dense or sparse, whichever the rows held are."""
+        if sp.issparse(self.rows.base):
+            return X if sp.issparse(X) else sp.csr_matrix(X)
+        return X.toarray() if sp.issparse(X) else X
+
+    def rows_for(self, what: str) -> Rows:
+        """Return the rows held."""
+        return self.rows
+
+    def attribute(self, name: str) -> Any:
+        """Return what only a model that holds its rows has."""
+        return getattr(self, name)
+
+    # Buffers that requests change: see `ownership` -------------------------------------------------
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that the solution belongs to; over buffers of its own once others have the line's."""
+        if not self.claim.is_live:
+            return self._own_problem()
+        if self.known.problem is None:
+            self.known.problem = self._make_problem(self.operator)
+        return self.known.problem
+
+    def _own_problem(self) -> Problem:
+        known = self.known
+        if known.own_problem is None:
+            linear = known.problem is not None and isinstance(known.problem.operator, LinearOperator)
+            struck = self.solution.primal is not None and self.rows.may_be_erased
+            if self.settings.kernel is None or struck:
+                raise SupersededError(
+                    "a later request has replaced this model, and what it would need has left with the rows "
+                    "that were forgotten: ask the model as it is now, or take a copy before the request"
+                )
+            known.own_problem = known.problem if linear else self._make_problem(None)
+        assert known.own_problem is not None
+        return known.own_problem
+
+    def _make_problem(self, operator: Operator | None) -> Problem:
+        in_w = self.solution.primal is not None
+        return make_problem(self.rows, self.settings, self.classes, operator, in_w)
+
+    @property
+    def factor(self) -> object | None:
+        """What factor the solution came with, as long as it may be used."""
+        return self.solution.factor if self.claim.is_live else None
+
+    def kernel_factor(self) -> CholeskyFactor:
+        """Return the factor of H: the current one, or one made now and kept."""
+        problem, known = self.problem, self.known
+        found = self.factor if known.factor is None else known.factor
+        factor = CholeskyFactor.current(found, problem.operator, problem.ridge, problem.bias)
+        if factor is not self.factor:
+            known.factor = factor
+        return factor
+
+    @property
+    def current_solution(self) -> Solution:
+        """The solution with a factor that may be used, or none."""
+        factor = self.factor
+        if isinstance(self.known.factor, CholeskyFactor) and self.known.factor.is_current:
+            factor = self.known.factor
+        return self.solution if factor is self.solution.factor else replace(self.solution, factor=factor)
+
+    # What can be asked -----------------------------------------------------------------------------
+
+    @property
     def certificate(self) -> Certificate:
         """Residual of all rows, gap, objective, status."""
-        return self.problem.certify(self.solution, self.settings.tol)
+        if self.known.certificate is None:
+            self.known.certificate = self.problem.certify(self.solution, self.settings.tol)
+        return self.known.certificate
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The map to probabilities, once it has been asked for."""
+        return self.known.calibration
 
     @cached_property
     def primal(self) -> FloatArray | None:
@@ -158,12 +167,23 @@ class State:
         assert self.solution.beta is not None
         return times(self.rows.take(self.held).T, self.solution.beta)
 
-    @cached_property
+    @property
+    def _is_wider_than_its_entries(self) -> bool:
+        """Whether w would take far more memory than sparse rows do: they may name any column up to 2^31."""
+        base: Any = self.rows.base
+        if self.solution.primal is not None or not self.settings.is_linear or not sp.issparse(base):
+            return False
+        return bool(8 * base.shape[1] * self.solution.bias.size > _LARGE_W and base.shape[1] > base.nnz)
+
+    @property
     def expansion(self) -> FloatArray:
         """Coefficients of k(x_i, .) in f, of shape (m, k), over the problem's rows."""
         if self.solution.beta is not None and not self.settings.proximal:
             return self.solution.beta
-        return self.problem.operator.expand(self.problem.multipliers(self.solution))
+        if self.known.expansion is None:
+            problem = self.problem
+            self.known.expansion = problem.operator.expand(problem.multipliers(self.solution))
+        return self.known.expansion
 
     @cached_property
     def support(self) -> IntArray:
@@ -179,8 +199,8 @@ class State:
 
     def decision(self, X: Matrix) -> FloatArray:
         """Return f at new rows, of shape (rows, k)."""
-        if self.primal is not None:
-            return times(X, self.primal) + self.solution.bias
+        if not self._is_wider_than_its_entries and self.primal is not None:
+            return super().decision(X)
         if self.settings.kernel is None:
             if X.shape[1] != self.rows.count:
                 raise ValueError(
@@ -188,151 +208,85 @@ class State:
                     f"got {X.shape[1]} columns"
                 )
             X = X if self.held.size == self.rows.count else X[:, self.held]
-        return self.problem.operator.cross(X, self.expansion) + self.solution.bias
+        # Kernel values with new rows come from the rows themselves and from no buffer.
+        known = self.known.problem
+        operator = self.problem.operator if known is None else known.operator
+        return operator.cross(X, self.expansion) + self.solution.bias
+
+    def leave_one_out(self, fixed: bool = False) -> FloatArray:
+        """Return f at each row of positive weight, of the model without that row, of shape (m, k)."""
+        problem, solution = self.problem, self.current_solution
+        if fixed:
+            return fixed_set(problem, solution)
+        values, self.known.loo_cost = leave_one_out_at_cost(problem, solution, self.settings.tol)
+        return values
+
+    # From one state to the next --------------------------------------------------------------------
+
+    def learn(self, new: NewRows) -> Update:
+        """Return the model with new rows."""
+        return updates.learn(self, new)
+
+    def forget(self, ids: Any, *, verify: bool = False) -> tuple[Update, tuple[Hashable, ...]]:
+        """Return the model without the rows of some ids, and those ids."""
+        positions = self.rows.ids.positions(ids)
+        if positions.size == 0:
+            raise ValueError("no ids were given: there is nothing to forget")
+        names = tuple(self.rows.ids.values[positions].tolist())
+        return updates.forget(self, positions, verify=verify), names
+
+    def forget_rows(self, gone: NewRows) -> Update:
+        """Raise a ValueError: the rows of this model have names."""
+        raise ValueError("the rows of this model are held under ids: use forget(ids)")
+
+    def flushed(self) -> State:
+        """Return the model with nothing left in its factor that stems from forgotten rows."""
+        factor, solution = self.factor, self.solution
+        if isinstance(factor, CholeskyFactor) and factor.is_current:
+            wiped = factor.wiped()
+            if wiped is not factor:
+                solution = replace(solution, factor=wiped)
+        if isinstance(factor, EqualitySystem):
+            factor.flush()
+        rows = self.rows.compact()
+        if solution is self.solution and rows is self.rows:
+            return self
+        # The model is the same: what was computed from a buffer that requests change is not computed again.
+        known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
+        known.loo_cost, known.certificate = self.known.loo_cost, self.known.certificate
+        operator = self.operator if rows is self.rows else None
+        if rows is self.rows:
+            known.problem = self.known.problem
+        return replace(self, solution=solution, rows=rows, operator=operator, known=known)
 
     def detached(self) -> State:
-        """Return the same model without anything that requests change: store and factor are its own."""
+        """Return the same model with store, factor and rows of its own: requests to one leave the other."""
         operator = None
         if self.settings.kernel is None:
-            operator = copy.copy(self.problem.operator)
-        return replace(self, operator=operator, solution=replace(self.solution, factor=None))
+            shared = self.problem.operator
+            assert isinstance(shared, StoredOperator)
+            operator = shared.private()
+        known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
+        known.certificate, known.loo_cost = self.known.certificate, self.known.loo_cost
+        return replace(
+            self,
+            rows=self.rows.private(),
+            operator=operator,
+            solution=replace(self.solution, factor=None),
+            watch=None,
+            claim=Claim(),
+            known=known,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what can be computed again; a precomputed K is kept."""
-        names = ("rows", "settings", "classes", "solution", "solver", "reason", "calibration")
-        kept = {name: self.__dict__[name] for name in names if name in self.__dict__}
-        operator = self.operator if self.settings.kernel is None else None
-        return {**kept, "operator": operator, "requests": 0}
+        names = ("rows", "settings", "classes", "solution", "solver", "reason", "is_verified")
+        kept = {name: getattr(self, name) for name in names}
+        kept["calibration"] = self.known.calibration
+        kept["operator"] = self.operator if self.settings.kernel is None else None
+        return kept
 
-
-def train(
-    rows: Rows, settings: Settings, operator: Operator | None = None, teller: Teller | None = None
-) -> State:
-    """Return the model of the rows: from rows to operator, problem, solver, certificate.
-
-    Parameters
-    ----------
-    rows : Rows
-    settings : Settings
-    operator : Operator, optional
-        Where K is at hand already.
-    teller : Teller, optional
-        Who tells of it.
-
-    Returns
-    -------
-    State
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the solver ended before the residual was within tol.
-    """
-    weights = settings.row_weights(rows.y, rows.weights)
-    held = rows_of_weight(weights)
-    if weights[held].size == 0:
-        raise ValueError("all rows have weight zero: there is nothing to learn from")
-    check_costs(settings.C, weights[held], held)
-    classes = find_classes(rows.y[held], settings)
-    if operator is None:
-        operator = make_operator(rows, held, weights[held], settings)
-    unsolved = State(rows, settings, classes, Solution(bias=np.empty(0)), "", "", operator)
-    problem = unsolved.problem
-    solver, reason = choose(problem, settings.solver)
-    if teller is not None:
-        teller.began(solver.name, reason, problem.targets.shape[1])
-        solver = teller.listening(solver)
-    solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
-    if solution.note:
-        reason = f"{reason}; {solution.note}"
-    state = State(rows, settings, classes, solution, solver.name, reason, operator)
-    state.__dict__["problem"] = problem  # The cache of the property: it has been built above.
-    if settings.proximal:
-        _ = state.expansion  # Needs the store as it is now: later requests change it.
-    if teller is not None:
-        teller.ended(state.certificate)
-    warn_unless_converged(state)
-    return state
-
-
-def rows_of_weight(weights: FloatArray) -> IntArray | slice:
-    """Return where the positive weights are; all of them as a slice, which copies nothing."""
-    positive = weights > 0
-    return slice(None) if positive.all() else np.flatnonzero(positive)
-
-
-def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:
-    """Raise a ValueError where C times the weight of a row, or its inverse, is out of range."""
-    if weights.size == 0:
-        return
-    for extreme in (weights.min(), weights.max()):
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
-            usable = np.isfinite(C * extreme) and np.isfinite(1.0 / (C * extreme))
-        if not usable:
-            place = int(np.flatnonzero(weights == extreme)[0])
-            row = place if isinstance(rows, slice) else int(rows[place])
-            raise ValueError(
-                f"C times the weight of row {row} is out of the range of float64: choose another C"
-            )
-
-
-def warn_unless_converged(state: State) -> None:
-    """Raise a ConvergenceWarning where the solver ended above tol."""
-    certificate = state.certificate
-    if certificate.status is Status.MAX_ITER:
-        warnings.warn(
-            f"solver {state.solver!r} ended with {certificate}: {certificate.status.advice}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
-
-def find_classes(y: np.ndarray[Any, Any], settings: Settings) -> np.ndarray[Any, Any] | None:
-    """Return the sorted labels, at least two; None for regression."""
-    if settings.class_weight is None:
-        return None
-    classes = two_labels(y)
-    if classes is None:
-        classes = np.unique(y)
-    if classes.size < 2:
-        raise ValueError(
-            "a classifier needs rows of at least two classes with positive weight; got one class, "
-            f"{classes.tolist()[0]!r}"
-        )
-    return classes
-
-
-def encode(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> FloatArray:
-    """Return a column of +1 and -1 for each class (one for two); values as one column."""
-    if classes is None:
-        return np.asarray(y, dtype=np.float64)[:, None]
-    return sign_columns(y, classes).astype(np.float64)
-
-
-def features(rows: Rows, held: IntArray | slice) -> Matrix:
-    """Return the features of the rows in `held`; no copy where those are all."""
-    if isinstance(held, slice) or held.size == rows.count:
-        return rows.X
-    return rows.take(held)
-
-
-def make_operator(
-    rows: Rows, held: IntArray | slice, weights: FloatArray, settings: Settings, in_w: bool | None = None
-) -> Operator:
-    """Return the operator of the rows in `held`.
-
-    A linear model is solved in w where it has fewer columns than rows, unless `in_w` says otherwise.
-    """
-    X = features(rows, held)
-    if settings.kernel is not None:
-        settings.kernel.check_range(X)
-    operator: StoredOperator
-    if settings.kernel is None:
-        operator = PrecomputedOperator(X if X.shape[0] == rows.count else X[:, held])
-    elif settings.is_linear and (X.shape[1] < X.shape[0] if in_w is None else in_w):
-        return LinearOperator(X)
-    elif wants_rows(settings.solver, X.shape[0]) and not settings.proximal:
-        operator = OnDemandOperator(settings.kernel, X)
-    else:
-        operator = DenseOperator(settings.kernel, X)
-    return ProximalOperator(operator, weights) if settings.proximal else operator
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        """Restore a state, the owner of a line of its own."""
+        known = Known(calibration=kept.pop("calibration", None))
+        self.__dict__.update(kept, requests=0, watch=None, claim=Claim(), known=known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,27 +11,28 @@ import numpy as np
 
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.judging.calibration import Calibration
-from squaresvm.judging.receipt import Receipt
 from squaresvm.models.checkpoint import Checkpoint
-from squaresvm.models.state import Settings, State, check_costs, find_classes, warn_unless_converged
+from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
+from squaresvm.models.problems import check_costs, find_classes
 from squaresvm.problem import Loss
 from squaresvm.problem.linear import LinearProblem
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import Encoding, SourceRunner
+from squaresvm.problem.summed import SummedProblem
 from squaresvm.problem.survey import Look, Sample, Survey
 from squaresvm.rows import Ids, Rows
-from squaresvm.runtime.memory import available_memory
-from squaresvm.runtime.progress import Progress
-from squaresvm.runtime.threads import thread_count
-from squaresvm.solution import Certificate, Outcome, Solution, Status
+from squaresvm.rows.labels import same_kind
+from squaresvm.runtime.progress import PassProgress
+from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.base import Monitor
+from squaresvm.solvers.choose import choose_for_source
 from squaresvm.solvers.direct import from_sums
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.newton_products import ProductHessian
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["StreamedState", "fit_source", "forget_rows", "learn_rows", "no_rows"]
+__all__ = ["StreamedState", "fit_source", "no_rows"]
 
 #: Rows of the sample that the first pass takes, at least and for each feature.
 _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
@@ -48,46 +48,89 @@ _ENOUGH = 0.1
 _DIGITS = 1e10
 
 
-@dataclass(frozen=True, eq=False)
-class StreamedState(State):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StreamedState(Model):
     """A model without its rows.
 
     Parameters
     ----------
-    n_rows : int
+    n_features : int
+    count : int
         Rows of positive weight that it was fitted on.
     counts : ndarray
         Of them, those of each class; empty for regression.
     judged : Certificate
+        Of the last pass, or from the sums since.
+    to_probabilities : Calibration or None
+        From the sample of the fit, for classifiers.
     sums : Moments or None
         Of all rows, for the squared loss.
+    scale : float or None
+        At most the largest |y| of the rows, and just that as long as the row that has it does not leave;
+        None where it is not known. Residuals are divided by it.
     """
 
-    n_rows: int = 0
-    counts: FloatArray | None = None
-    judged: Certificate | None = None
+    n_features: int
+    count: int
+    counts: FloatArray | None
+    judged: Certificate
+    to_probabilities: Calibration | None = None
     sums: Moments | None = None
+    scale: float | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of positive weight that the model is of."""
+        return self.count
 
     @property
     def certificate(self) -> Certificate:
         """Residual of all rows, gap, objective, status: of the last pass, or from the sums since."""
-        assert self.judged is not None
         return self.judged
 
-    def _absent(self, what: str) -> AttributeError:
-        return AttributeError(f"a model fitted from a stream keeps no rows, and so has no {what}")
+    @property
+    def calibration(self) -> Calibration | None:
+        """The map to probabilities."""
+        return self.to_probabilities
 
     @property
-    def support(self) -> Any:
-        """Not there."""
-        raise self._absent("support vectors")
+    def primal(self) -> FloatArray:
+        """The vector w, of shape (n, k)."""
+        assert self.solution.primal is not None
+        return self.solution.primal
 
-    @property
-    def expansion(self) -> Any:
-        """Not there."""
-        raise self._absent("dual coefficients")
+    def like_held(self, X: Matrix) -> Matrix:
+        """Return new rows as they are."""
+        return X
 
-    dual_coef = expansion
+    def rows_for(self, what: str) -> Rows:
+        """Raise a ValueError: there are no rows."""
+        raise ValueError(
+            f"{what} needs the rows, and a model fitted from a stream keeps none: fit from the source again"
+        )
+
+    def attribute(self, name: str) -> Any:
+        """Raise an AttributeError: what belongs to rows is not there."""
+        what = {"support": "support vectors", "dual_coef": "dual coefficients", "rows": "ids_"}
+        raise AttributeError(
+            f"a model fitted from a stream keeps no rows, and so has no {what.get(name, name)}"
+        )
+
+    def learn(self, new: NewRows) -> Update:
+        """Return the model with new rows, which are not kept."""
+        if new.ids is not None:
+            raise ValueError("a model fitted from a stream keeps no rows, and so no ids: give none")
+        return _update(_learned(self, new), new)
+
+    def forget(self, ids: Any, *, verify: bool = False) -> tuple[Update, tuple[Hashable, ...]]:
+        """Raise a ValueError: rows without names are forgotten by themselves."""
+        raise ValueError(
+            "a model fitted from a stream keeps no rows, and so no ids: forget_rows takes the rows themselves"
+        )
+
+    def forget_rows(self, gone: NewRows) -> Update:
+        """Return the model without rows that it was fitted on."""
+        return _update(_without(self, gone), gone)
 
     def detached(self) -> StreamedState:
         """Return the model itself: requests change nothing in it."""
@@ -97,14 +140,7 @@ class StreamedState(State):
         """Return the model with sums that tell nothing of single rows that were taken out of them."""
         if self.sums is None or self.sums.peak is None:
             return self
-        after = replace(self, sums=self.sums.blurred())
-        if "calibration" in self.__dict__:
-            after.__dict__["calibration"] = self.__dict__["calibration"]
-        return after
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return everything: it is small."""
-        return dict(self.__dict__)
+        return replace(self, sums=self.sums.blurred())
 
 
 def no_rows(n_features: int, y: np.ndarray[Any, Any], weights: FloatArray) -> Rows:
@@ -134,9 +170,10 @@ def fit_source(
     StreamedState
     """
     n = source.n_features
-    progress = Progress(source.n_rows)
+    progress = PassProgress(source.n_rows)
     try:
-        survey = _look(source, has_labels, _sample_size(n), progress)
+        look = Look(has_labels, _sample_size(n), fingerprint=checkpoint is not None)
+        survey = _look(source, look, progress)
         progress.n_rows = source.n_rows or survey.rows
         settings = settings_of(no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
@@ -144,31 +181,31 @@ def fit_source(
         runner = SourceRunner(source, encoding, survey.rows, survey.sample, progress)
         scale = np.full(runner.n_columns, survey.scale or 1.0)
         problem = LinearProblem(runner, settings.loss, settings.bias, scale)
-        by_sums = _goes_by_sums(settings, n)
+        solver, reason = choose_for_source(settings.loss, settings.solver, n)
+        by_sums = solver == "direct"
         purpose = _purpose(settings, survey, n, by_sums)
         kept = None if checkpoint is None else Checkpoint.of(checkpoint, purpose)
         solution = _solve(problem, settings, by_sums, kept)
-        certificate = _certify(problem, solution, settings.tol)
+        certificate = problem.certify(solution, settings.tol)
         calibration = None
         if has_labels:
             calibration = _calibrate(problem, solution, survey.sample, encoding, settings.C)
     finally:
         progress.close()
     state = StreamedState(
-        rows=no_rows(n, survey.labels[:0], np.empty(0)),
         settings=settings,
         classes=classes,
         solution=replace(solution, factor=None, work={"passes": float(progress.passes)}),
-        solver="direct" if by_sums else "newton",
-        reason=f"a stream of {survey.rows} rows and {n} columns: {_reason(by_sums, n)}",
-        operator=None,
-        n_rows=survey.rows,
+        solver=solver,
+        reason=f"a stream of {survey.rows} rows and {n} columns: {reason}",
+        n_features=n,
+        count=survey.rows,
         counts=survey.counts,
         judged=certificate,
-        sums=_sums_of(solution) if settings.loss is Loss.SQUARED else None,
+        to_probabilities=calibration,
+        sums=_sums_of(solution) if settings.loss == Loss.SQUARED else None,
+        scale=survey.scale or None,
     )
-    if calibration is not None:
-        state.__dict__["calibration"] = calibration
     warn_unless_converged(state)
     if kept is not None:
         kept.remove()
@@ -181,52 +218,22 @@ def _sample_size(n_features: int) -> int:
     return min(wanted, max(_LEAST_SAMPLE, _SAMPLE_BYTES // (8 * n_features)))
 
 
-def _goes_by_sums(settings: Settings, n_features: int) -> bool:
-    """Return whether to solve one system from sums of n x n numbers over the rows.
-
-    Raises
-    ------
-    MemoryError
-        If that was asked for by name, and there is no room for them.
-    """
-    if settings.loss is not Loss.SQUARED or settings.solver == "newton":
-        return False
-    if settings.solver != "direct":
-        return not is_wide(n_features)
-    # One for each block that is at work or waits, the total and what it becomes, the system and its factor.
-    needed, free = 8 * n_features**2 * (thread_count() + 6), available_memory()
-    if needed > free:
-        raise MemoryError(
-            f"solver='direct' needs about {needed / 2**30:.1f} GB for sums of {n_features} x {n_features} "
-            f"numbers, and {free / 2**30:.1f} GB are free: leave solver='auto', which needs none of them"
-        )
-    return True
-
-
-def _reason(by_sums: bool, n_features: int) -> str:
-    if by_sums:
-        return "one system from sums over the rows"
-    if is_wide(n_features):
-        return "conjugate gradients for Newton steps in w need no matrix of columns by columns"
-    return "Newton steps in w need few passes"
-
-
 def _sums_of(solution: Solution) -> Moments | None:
     """Return the sums that a solution of the squared loss came with."""
     factor = solution.factor[0] if isinstance(solution.factor, tuple) else solution.factor
     return factor.moments if isinstance(factor, MomentsFactor) else None
 
 
-def _look(source: Source, has_labels: bool, size: int, progress: Progress) -> Survey:
+def _look(source: Source, look: Look, progress: PassProgress) -> Survey:
     # Twice what is needed, as rows of weight zero may be among them.
-    highest = min(1.0, 2.0 * size / source.n_rows) if source.n_rows else 1.0
-    survey = _survey(source, Look(has_labels, size, highest), progress)
-    if highest < 1.0 and survey.sample.ranks.size < 0.5 * min(size, survey.rows):
-        survey = _survey(source, Look(has_labels, size), progress)  # All but few have weight zero.
+    highest = min(1.0, 2.0 * look.size / source.n_rows) if source.n_rows else 1.0
+    survey = _survey(source, replace(look, highest=highest), progress)
+    if highest < 1.0 and survey.sample.ranks.size < 0.5 * min(look.size, survey.rows):
+        survey = _survey(source, look, progress)  # All but few have weight zero.
     return survey
 
 
-def _survey(source: Source, look: Look, progress: Progress) -> Survey:
+def _survey(source: Source, look: Look, progress: PassProgress) -> Survey:
     def counted() -> Any:
         seen = 0
         progress(0)
@@ -264,6 +271,7 @@ def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool)
         "counts": survey.counts.tolist(),
         "largest value": f"{survey.scale:.9g}",
         "labels": [str(label) for label in survey.labels.tolist()],
+        "data": f"{survey.fingerprint:016x}",
     }
 
 
@@ -291,11 +299,13 @@ def _keep(checkpoint: Checkpoint, w: FloatArray, b: FloatArray) -> None:
 
 def _arrays_of(moments: Moments) -> dict[str, FloatArray]:
     names = ("mean", "scatter", "target", "response", "spread")
-    return {"total": np.array(moments.total), **{name: getattr(moments, name) for name in names}}
+    bounds = np.array([moments.largest, moments.lightest], dtype=np.float64)
+    arrays = {name: getattr(moments, name) for name in names}
+    return {"total": np.array(moments.total), "bounds": bounds, **arrays}
 
 
 def _moments_of(held: dict[str, FloatArray]) -> Moments:
-    return Moments(
+    sums = Moments(
         float(held["total"]),
         held["mean"],
         held["scatter"],
@@ -303,18 +313,10 @@ def _moments_of(held: dict[str, FloatArray]) -> Moments:
         held["response"],
         held["spread"],
     )
-
-
-def _certify(problem: LinearProblem, solution: Solution, tol: float) -> Certificate:
-    assert solution.primal is not None
-    verdict = problem.verdict(solution.primal, solution.bias)
-    if np.all(verdict.residual <= tol):
-        return verdict.certificate(Status.CONVERGED)
-    rounding = problem.rounding(solution.primal, solution.bias)
-    if np.all((verdict.residual <= tol) | (verdict.residual <= rounding)):
-        return verdict.certificate(Status.PRECISION)
-    stopped = solution.outcome is Outcome.STOPPED
-    return verdict.certificate(Status.STOPPED if stopped else Status.MAX_ITER)
+    if "bounds" not in held or not np.isfinite(held["bounds"]).all():
+        return sums
+    largest, lightest = held["bounds"].tolist()
+    return replace(sums, largest=largest, lightest=lightest)
 
 
 def _calibrate(
@@ -334,7 +336,7 @@ def _calibrate(
     for column in range(targets.shape[1]):
         error = targets[:, column] - values[:, column]
         inside = np.ones(error.size, dtype=bool)
-        if problem.loss is Loss.SQUARED_HINGE:
+        if problem.loss == Loss.SQUARED_HINGE:
             inside = targets[:, column] * error > 0.0
         rows = np.flatnonzero(inside)
         if rows.size == 0:
@@ -365,8 +367,8 @@ def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, F
 
 
 def _sums(state: StreamedState, what: str) -> Moments:
-    if state.sums is None and state.settings.loss is Loss.SQUARED:
-        n = state.rows.n_columns
+    if state.sums is None and state.settings.loss == Loss.SQUARED:
+        n = state.n_features
         raise ValueError(
             f"{what} needs sums of {n} x {n} numbers over the rows, which are not formed for so many columns "
             "unless asked for: fit from the source again, with solver='direct' if there is memory for them"
@@ -386,7 +388,7 @@ def _block(state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: Fl
         raise ValueError(f"the sums know no class {strange!r}: fit from the source again")
     held = np.flatnonzero(weights > 0.0)
     targets, costs = encoding.encode(y[held], weights[held])
-    return Moments.of(X[held], costs, targets)
+    return Moments.of(X[held], costs, targets).bounded(X[held], costs)
 
 
 def _counts(state: StreamedState, y: np.ndarray[Any, Any]) -> FloatArray:
@@ -395,25 +397,35 @@ def _counts(state: StreamedState, y: np.ndarray[Any, Any]) -> FloatArray:
     return np.bincount(np.searchsorted(state.classes, y), minlength=state.classes.size).astype(np.float64)
 
 
-def learn_rows(
-    state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray
-) -> StreamedState:
+def _update(after: StreamedState, changed: NewRows) -> Update:
+    residual, rows = after.certificate.residual, int(changed.y.shape[0])
+    # The residual of sums is a bound over all rows, whatever their number.
+    return Update(after, residual, after.n_rows, False, False, rows, commit=_nothing)
+
+
+def _nothing() -> None:
+    """Do nothing: nobody shares anything with this model."""
+
+
+def _learned(state: StreamedState, new: NewRows) -> StreamedState:
     """Return the model with new rows, which are not kept."""
     sums = _sums(state, "learning")
-    block, some = _block(state, X, y, weights), weights > 0.0
+    y = new.y if state.classes is None else same_kind(new.y, state.classes)
+    block, some = _block(state, new.X, y, new.weights), new.weights > 0.0
     if block.total == 0.0:
         return state
     counts = None if state.counts is None else state.counts + _counts(state, y[some])
-    return _moved(state, sums.plus(block), X, state.n_rows + int(some.sum()), counts)
+    scale = state.scale
+    if state.classes is None and scale is not None:
+        scale = max(scale, float(np.abs(np.asarray(y[some], dtype=np.float64)).max()))
+    count = state.count + int(some.sum())
+    return _resolved(replace(state, scale=scale, sums=sums.plus(block), count=count, counts=counts))
 
 
-def forget_rows(
-    state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray
-) -> tuple[StreamedState, Receipt]:
-    """Return the model without rows that it was fitted on, and the receipt."""
-    begin = time.perf_counter()
-    sums = _sums(state, "forgetting")
-    block, some = _block(state, X, y, weights), weights > 0.0
+def _without(state: StreamedState, gone: NewRows) -> StreamedState:
+    """Return the model without rows that it was fitted on."""
+    sums, y = _sums(state, "forgetting"), gone.y
+    block, some = _block(state, gone.X, y, gone.weights), gone.weights > 0.0
     remaining = state.n_rows - int(some.sum())
     if remaining < 1 or block.total >= sums.total:
         raise ValueError("forgetting these rows would leave no model, or they were never all there")
@@ -428,34 +440,30 @@ def forget_rows(
     moved = sums.minus(block)
     if moved.loss_of_digits() > _DIGITS:
         raise ValueError("too little would be left of the sums to be exact: fit from the source again")
-    after = _moved(state, moved, X, remaining, counts)
-    ids: tuple[Hashable, ...] = tuple(range(y.shape[0]))
-    seconds = time.perf_counter() - begin
-    return after, Receipt(ids, remaining, after.certificate.residual, True, False, seconds)
+    scale = state.scale
+    if state.classes is None and scale is not None:
+        # Whether another row has as large a value is not known: the root mean square is at most the largest.
+        largest = float(np.abs(np.asarray(y[some], dtype=np.float64)).max(initial=0.0))
+        scale = None if largest >= scale else scale
+    return _resolved(replace(state, scale=scale, sums=moved, count=remaining, counts=counts))
 
 
-def _moved(
-    state: StreamedState, sums: Moments, X: Matrix, n_rows: int, counts: FloatArray | None
-) -> StreamedState:
-    factor = MomentsFactor(sums, state.settings.bias)
-    w, b = factor.minimum()
-    gw, gb = factor.gradient(w, b)
-    dw, db = factor.step(-gw, -gb)
-    w, b = w + dw, b + db
-    gw, gb = factor.gradient(w, b)
-    dw, db = factor.step(-gw, -gb)
-    # The objective is a quadratic, so half the decrement is the very distance to its minimum.
-    gap = -0.5 * ((gw * dw).sum(axis=0) + gb * db)
-    rows = np.abs(np.asarray(X @ gw)).max(initial=0.0)
-    mean_square = ((sums.scatter @ gw) * gw).sum(axis=0) / sums.total + (sums.mean @ gw) ** 2
-    typical = np.sqrt(np.maximum(mean_square, 0.0))
-    residual = float(max(rows, typical.max(), np.abs(gb).max() / sums.total))
-    worst = int(np.argmax(typical))
-    certificate = Certificate(
-        residual,
-        max(0.0, float(gap[worst])),
-        float(factor.objective(w, b)[worst]),
-        Status.CONVERGED if residual <= state.settings.tol else Status.PRECISION,
-    )
-    solution = Solution(primal=w, bias=b, n_iter=state.solution.n_iter)
-    return replace(state, solution=solution, n_rows=n_rows, counts=counts, judged=certificate, sums=sums)
+def _resolved(state: StreamedState) -> StreamedState:
+    """Return the model of sums that have changed, with the certificate that they give."""
+    sums = state.sums
+    assert sums is not None
+    problem = SummedProblem(MomentsFactor(sums, state.settings.bias), _scales(state, sums), state.n_rows)
+    w, b = problem.solution()
+    certificate = problem.certify(w, b, state.settings.tol)
+    reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
+    solution = Solution(primal=w, bias=b)
+    return replace(state, solution=solution, judged=certificate, solver="direct", reason=reason)
+
+
+def _scales(state: StreamedState, sums: Moments) -> FloatArray:
+    """Return what residuals are divided by: 1 for classes, else at most the largest |y|."""
+    if state.classes is not None:
+        return np.ones_like(sums.target)
+    mean_square = np.maximum(sums.spread / sums.total, 0.0) + sums.target**2
+    scale = np.sqrt(mean_square) if state.scale is None else np.full_like(sums.target, state.scale)
+    return np.where(scale > 0.0, scale, 1.0)

@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from squaresvm.models import sums
-from squaresvm.models.state import Settings, State, encode, features, find_classes
-from squaresvm.models.steps import Step, step_for
-from squaresvm.operators import StoredOperator
+from squaresvm.family import Loss
+from squaresvm.models.factor_steps import FactorStep, ProximalStep
+from squaresvm.models.hinge_steps import HingeStep, NewtonStep
+from squaresvm.models.model import Known, NewRows, Settings, Update
+from squaresvm.models.ownership import Claim
+from squaresvm.models.problems import check_costs, find_classes
+from squaresvm.models.steps import Check, Coming, Leaving, Step
+from squaresvm.models.sums_step import SumsStep
+from squaresvm.operators import LinearOperator
 from squaresvm.rows import Rows
-from squaresvm.rows.chunks import dropped
-from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
+from squaresvm.rows.labels import same_kind
+from squaresvm.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["Update", "forget", "learn"]
+if TYPE_CHECKING:
+    from squaresvm.models.state import State
+
+__all__ = ["forget", "learn"]
 
 #: Rows that are looked at for one of a class: first a few, then so many together.
 _FIRST, _AT_ONCE = 64, 65536
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _step_for(state: State) -> Step:
+    """Return the kind of step that fits a model."""
+    if SumsStep.serves(state):
+        return SumsStep(state)
+    if isinstance(state.problem.operator, LinearOperator):
+        return NewtonStep(state)
+    if state.settings.loss == Loss.SQUARED_HINGE:
+        return HingeStep(state)
+    return ProximalStep(state) if state.settings.proximal else FactorStep(state)
 
 
-@dataclass(frozen=True, eq=False)
-class Update:
-    """A new state and what is to be said of it.
-
-    Parameters
-    ----------
-    state : State
-    residual : float
-        Scaled violation of the optimality conditions.
-    sampled : bool
-        Whether the residual is of some rows only.
-    refactored : bool
-        Whether the factor was made anew.
-    wipe : callable
-        To be called once the new state is in place: clears what the shared store holds of rows that left.
-    """
-
-    state: State
-    residual: float
-    sampled: bool = False
-    refactored: bool = False
-    wipe: Callable[[], None] = _nothing
-
-
-def forget(state: State, positions: IntArray) -> Update:
+def forget(state: State, positions: IntArray, *, verify: bool = False) -> Update:
     """Return the model without the rows at `positions`.
 
     Parameters
@@ -59,6 +49,8 @@ def forget(state: State, positions: IntArray) -> Update:
     state : State
     positions : ndarray
         Among the rows held, each once.
+    verify : bool, default=False
+        Whether to take the residual of all rows now.
 
     Returns
     -------
@@ -76,72 +68,52 @@ def forget(state: State, positions: IntArray) -> Update:
     inside = inside if inside.size == 1 else np.sort(inside)
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
-        return _without_effect(state, rest)
+        return _without_effect(state, rest, positions.size)
     weights = state.settings.row_weights(rest.y, rest.weights)
     if not _any_row(lambda part: weights[part] > 0, rest.count):
         raise ValueError(
             "forgetting these rows would leave rows of weight zero only: there would be no model"
         )
     classes = _remaining_classes(state, rest, weights, inside)
+    leaving = Leaving(state, rest, inside, weights, classes)
+    step = _step_for(state)
+    step.forget(leaving)
     settings = _settings_without(state, classes)
-    if sums.apply_to(state):
-        after, residual, sampled, refactored = sums.forget(state, inside, rest, classes)
-        after = replace(after, settings=settings)
-        return Update(after, residual, sampled, refactored, lambda: state.rows.erase(rest))
-    held = _positive(weights)
-    gone = inside if state.held.size == state.rows.count else np.searchsorted(state.held, inside)
-    step, same = step_for(state), classes is state.classes
-    targets = dropped(state.problem.targets, gone) if same else encode(rest.y[held], classes)
-    operator = state.problem.operator
-    # Whoever holds K needs the rows themselves later, and may never need them whole.
-    in_pieces = isinstance(operator, StoredOperator) and held.size == rest.count
-    step.forget(gone, rest.features if in_pieces else features(rest, held), targets, same)
-
-    def wipe() -> None:
-        state.rows.erase(rest)
-        if isinstance(operator, StoredOperator):
-            operator.clear(gone)
-        system = step.solution.factor
-        if isinstance(system, EqualitySystem):
-            system.wipe()
-
-    return _finished(state, step, wipe, held, rows=rest, classes=classes, settings=settings)
+    return _finished(state, step, verify, positions.size, leaving, rest, settings)
 
 
-def learn(state: State, rows: Rows, added: Rows, kernel_values: Matrix | None) -> Update:
-    """Return the model with new rows.
-
-    Parameters
-    ----------
-    state : State
-    rows : Rows
-        Held and new ones.
-    added : Rows
-        The new ones alone.
-    kernel_values : ndarray or None
-        Of the new rows with all rows, held and new, where the kernel is precomputed.
-
-    Returns
-    -------
-    Update
-    """
-    settings = state.settings
-    weights = settings.row_weights(added.y, added.weights)
-    counts = weights > 0
-    if not counts.any():
-        return _without_effect(state, rows)
-    labels = added.y[counts]
+def learn(state: State, new: NewRows) -> Update:
+    """Return the model with new rows."""
+    precomputed = state.settings.kernel is None
+    if not precomputed:
+        assert state.settings.kernel is not None
+        state.settings.kernel.check_range(new.X)
+    labels = new.y if state.classes is None else same_kind(new.y, state.classes)
+    base = np.empty((labels.shape[0], 0)) if precomputed else new.X
+    added = Rows(base, labels, new.weights, state.rows.ids.extended(new.ids, labels.shape[0]))
+    rows, settings = state.rows.joined(added), _settings_with(state, labels, new)
+    weights = settings.row_weights(labels, new.weights)
+    counts = np.flatnonzero(weights > 0)
+    check_costs(settings.C, weights[counts], counts)
+    if counts.size == 0:
+        return _without_effect(state, rows, labels.shape[0])
     classes = state.classes
-    if classes is not None and not np.isin(labels, classes).all():
-        classes = find_classes(np.concatenate([classes, labels]), settings)
-    if sums.apply_to(state):
-        after, residual, sampled, refactored = sums.learn(state, added, weights, rows, classes)
-        return Update(after, residual, sampled, refactored)
-    held = np.concatenate([state.held, state.rows.count + np.flatnonzero(counts)])
-    step, same = step_for(state), classes is state.classes
-    X = features(rows, held) if kernel_values is None else kernel_values[counts][:, held]
-    step.learn(X, weights[counts], encode(rows.y[held], classes), same)
-    return _finished(state, step, _nothing, held, rows=rows, classes=classes)
+    if classes is not None and not np.isin(labels[counts], classes).all():
+        classes = find_classes(np.concatenate([classes, labels[counts]]), settings)
+    coming = Coming(state, rows, added, weights, classes, new.X if precomputed else None)
+    step = _step_for(state)
+    step.learn(coming)
+    return _finished(state, step, False, labels.shape[0], coming, rows, settings)
+
+
+def _settings_with(state: State, labels: np.ndarray[Any, Any], new: NewRows) -> Settings:
+    """Return the settings with weights of classes that come, where the estimator's parameters name them."""
+    known = state.settings.class_weight
+    if known is None or not new.class_weight:
+        return state.settings
+    coming = {label: new.class_weight[label] for label in set(labels.tolist()) if label in new.class_weight}
+    fresh = {label: weight for label, weight in coming.items() if label not in known}
+    return replace(state.settings, class_weight={**known, **fresh}) if fresh else state.settings
 
 
 def _settings_without(state: State, classes: np.ndarray[Any, Any] | None) -> Settings:
@@ -153,30 +125,57 @@ def _settings_without(state: State, classes: np.ndarray[Any, Any] | None) -> Set
     return replace(state.settings, class_weight=kept)
 
 
-def _without_effect(state: State, rows: Rows) -> Update:
-    after = replace(state, rows=rows, operator=state.problem.operator)
-    return Update(after, after.certificate.residual)
+def _without_effect(state: State, rows: Rows, count: int) -> Update:
+    """Return the same model with other rows of weight zero."""
+    claim = Claim(state.claim)
+    known = Known(certificate=state.certificate, expansion=state.known.expansion)
+    after = replace(state, rows=rows, operator=state.problem.operator, claim=claim, known=known)
+    held = int(state.held.size)
+
+    def commit() -> None:
+        claim.commit()
+        state.rows.erase(rows)
+
+    return Update(after, after.certificate.residual, held, False, False, count, commit)
 
 
-def _finished(state: State, step: Step, wipe: Callable[[], None], held: IntArray, **changed: Any) -> Update:
-    """Return the update after a step, with the parts of the state that have changed besides."""
-    residual, sampled = step.check()
-    operator = step.problem.operator
-    after = replace(state, solution=step.solution, operator=operator, requests=step.requests, **changed)
-    # The caches of properties that are at hand.
-    after.__dict__.update(problem=step.problem, held=held)
-    if not sampled and step.certificate is not None:
-        after.__dict__["certificate"] = step.certificate
-    if after.settings.proximal:
-        _ = after.expansion  # Needs the store as it is now: later requests change it.
-    return Update(after, residual, sampled, step.refactored, wipe)
+def _finished(
+    state: State,
+    step: Step,
+    verify: bool,
+    count: int,
+    change: Leaving | Coming,
+    rows: Rows,
+    settings: Settings,
+) -> Update:
+    """Return the update after a step."""
+    check: Check = step.check(verify)
+    claim = Claim(state.claim)
+    certificate = step.certificate if not check.sampled else None
+    after = replace(
+        state,
+        rows=rows,
+        settings=settings,
+        classes=change.classes,
+        solution=step.solution,
+        solver=step.solver,
+        reason=step.reason,
+        operator=None if step.problem is None else step.problem.operator,
+        requests=step.requests,
+        watch=step.watch,
+        is_verified=state.is_verified or not check.sampled,
+        claim=claim,
+        known=Known(problem=step.problem, certificate=certificate),
+    )
+    if settings.proximal:
+        _ = after.expansion  # Needs the buffers as they are now: later requests change them.
 
+    def commit() -> None:
+        claim.commit()
+        state.rows.erase(rows)
+        step.wipe()
 
-def _positive(weights: FloatArray) -> IntArray:
-    """Return where weights are positive; one and the same weight of all rows is looked at once."""
-    if weights.strides == (0,) and weights[0] > 0:
-        return np.arange(weights.size)
-    return np.flatnonzero(weights > 0)
+    return Update(after, check.residual, check.checked, check.sampled, step.refactored, count, commit)
 
 
 def _any_row(test: Callable[[slice], BoolArray], count: int) -> bool:

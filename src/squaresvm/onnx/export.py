@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.judging.calibration import Calibration
-from squaresvm.models.state import State
+from squaresvm.models.model import Model
 from squaresvm.onnx.graph import Graph
 from squaresvm.onnx.translate import add_classification, add_regression
+from squaresvm.runtime.atomic import replacing
 
 __all__ = ["to_onnx"]
 
@@ -96,7 +96,8 @@ def to_onnx(
     if names is not None:
         onnx.helper.set_model_props(proto, {"feature_names": json.dumps(list(names))})
     if target is not None:
-        _write(target, proto.SerializeToString())
+        with replacing(target) as file:
+            file.write(proto.SerializeToString())
     return proto
 
 
@@ -146,7 +147,7 @@ def _check_model(model: Any) -> None:
         )
 
 
-def _state_and_calibration(model: SquareSVM) -> tuple[State, Calibration | None]:
+def _state_and_calibration(model: SquareSVM) -> tuple[Model, Calibration | None]:
     if not isinstance(model, SquareSVMClassifier):
         return model._current(), None
     try:
@@ -154,29 +155,3 @@ def _state_and_calibration(model: SquareSVM) -> tuple[State, Calibration | None]
     except ValueError as error:
         warnings.warn(f"the graph has no probabilities: {error}", UserWarning, stacklevel=3)
         return model._current(), None
-
-
-# The file ------------------------------------------------------------------------------------------------
-
-
-def _write(target: Path, content: bytes) -> None:
-    """Replace a file: whoever reads it finds the former one or the new one."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, _rights(target))
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _rights(target: Path) -> int:
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import Kernel
+from squaresvm.models.model import Model
 from squaresvm.models.state import State
 from squaresvm.onnx.graph import Graph
 from squaresvm.typing import FloatArray
@@ -28,14 +29,18 @@ __all__ = ["add_classification", "add_regression"]
 _MOST_BYTES = 2**31 - 2**20
 
 
-def _add_decision(graph: Graph, state: State) -> str:
+def _add_decision(graph: Graph, state: Model) -> str:
     """Add f at each row, of shape (rows, k)."""
     w, kernel = state.primal, state.settings.kernel
     assert kernel is not None
-    if w is None and state.support.size == 0:
-        w = np.zeros((state.rows.n_columns, state.solution.bias.size))  # No row counts: f is the bias.
     if w is not None:
         product = graph("MatMul", graph.X, graph.constant(w))
+        return graph("Add", product, graph.constant(state.solution.bias))
+    assert isinstance(state, State)
+    if state.support.size == 0:  # No row counts: f is the bias.
+        product = graph(
+            "MatMul", graph.X, graph.constant(np.zeros((state.rows.n_columns, state.solution.bias.size)))
+        )
     else:
         block = _add_kernel(graph, kernel, _support_rows(state))
         product = graph("MatMul", block, graph.constant(state.dual_coef.T))
@@ -72,13 +77,13 @@ def _add_kernel(graph: Graph, kernel: Kernel, Z: FloatArray) -> str:
     return graph("Tanh", affine)
 
 
-def add_regression(graph: Graph, state: State) -> None:
+def add_regression(graph: Graph, state: Model) -> None:
     """Add the output `value`."""
     flat = graph("Squeeze", _add_decision(graph, state), graph.constant(np.array([1])))
     graph.output(graph.in_kind(flat), "value", graph.kind, "rows")
 
 
-def add_classification(graph: Graph, state: State, calibration: Calibration | None) -> None:
+def add_classification(graph: Graph, state: Model, calibration: Calibration | None) -> None:
     """Add the outputs `label`, `decision` and, where there is a calibration, `probabilities`."""
     assert state.classes is not None
     classes = _as_labels(state.classes)

@@ -23,18 +23,12 @@ class ProximalOperator(StoredOperator):
         Holds K.
     weights : ndarray of shape (m,)
         Diagonal of W: under it a row of weight 2 equals the same row, and landmark, twice.
-
-    Attributes
-    ----------
-    arriving : ndarray
-        Weights of the rows that `joined` is about to add.
     """
 
     def __init__(self, inner: StoredOperator, weights: FloatArray) -> None:
         super().__init__(inner.n_rows)
         self.inner = inner
         self.weights = weights
-        self.arriving = np.empty(0)
 
     def _block(self, rows: slice, columns: slice) -> FloatArray:
         everything = np.arange(self.n_rows)
@@ -68,16 +62,22 @@ class ProximalOperator(StoredOperator):
         """Return the operator of the other rows, and landmarks; it has no store yet."""
         return ProximalOperator(self.inner.without(gone, X), dropped(self.weights, gone))
 
-    def joined(self, X: Matrix) -> tuple[ProximalOperator, FloatArray, FloatArray]:
-        """Return the operator with new rows, and landmarks, of the weights in `arriving`.
+    def with_landmarks(
+        self, X: Matrix, weights: FloatArray
+    ) -> tuple[ProximalOperator, FloatArray, FloatArray]:
+        """Return the operator with new rows, which are landmarks too, of the given weights.
 
         With it come K W K' between held and new rows, and of the new rows.
         """
         held = self.n_rows
         inner, cross, corner = self.inner.joined(X)
-        both = ProximalOperator(inner, np.concatenate([self.weights, self.arriving]))
+        both = ProximalOperator(inner, np.concatenate([self.weights, weights]))
         product = inner.matmul(both.weights[:, None] * np.vstack([cross, corner]))
         return both, product[:held], product[held:]
+
+    def private(self) -> ProximalOperator:
+        """Return the operator over a K of its own."""
+        return ProximalOperator(self.inner.private(), self.weights)
 
     def clear(self, rows: IntArray) -> None:
         """Write zeros where these rows were in the store of K, and over K W K', which they are all over."""

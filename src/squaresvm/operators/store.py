@@ -35,6 +35,11 @@ class KernelStore:
     lent : bool, default=True
         Whether to lend the room from the start.
 
+    Attributes
+    ----------
+    tenant : object
+        Whose factor lies in the room. Whoever finds another one there has lost its own.
+
     Examples
     --------
     >>> import numpy as np
@@ -51,6 +56,7 @@ class KernelStore:
     ) -> None:
         self.size = n_rows
         self.lent = lent
+        self.tenant: object | None = None
         self._fresh = lent  # Whether the room still holds K.
         self._buffer = _allocate(n_rows)
         kernel, room = self._kernel, self.room(n_rows)

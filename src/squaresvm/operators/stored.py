@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, TypeVar
 
 import numpy as np
@@ -121,6 +122,12 @@ class StoredOperator:
     def joined(self, X: Matrix) -> tuple[StoredOperator, FloatArray, FloatArray]:
         """Return the operator of these rows and new ones, K between held and new, and K of the new."""
         raise NotImplementedError
+
+    def private(self) -> StoredOperator:
+        """Return an operator of the same rows with a store of its own, made when first asked for."""
+        other = copy.copy(self)
+        other._store = other._slots = None
+        return other
 
     def clear(self, rows: IntArray) -> None:
         """Write zeros where these rows were in the store."""

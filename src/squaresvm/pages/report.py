@@ -11,21 +11,21 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import lead
-from squaresvm.judging.leave_one_out import fixed_set, leave_one_out
 from squaresvm.models.outputs import labels_of
-from squaresvm.models.state import REQUESTS, State
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.state import State
 from squaresvm.problem import Loss
 from squaresvm.solution import Certificate
 from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["Report", "Row", "examine", "groups"]
+__all__ = ["Report", "StandoutRow", "examine", "groups"]
 
 #: Support rows up to which each is left out by a solve of its own, where there is no formula.
 _FEW_SUPPORT_ROWS = 400
 
 
 @dataclass(frozen=True)
-class Row:
+class StandoutRow:
     """A row that stands out.
 
     Parameters
@@ -62,9 +62,9 @@ class Report:
         Brier score of the calibrated leave-one-out probabilities: 0 is best.
     shares : tuple of ndarray or None
         Predicted probability, observed share and count in groups of rows.
-    influential : list of Row
+    influential : list of StandoutRow
         Whose absence changes the decision at their own place most.
-    suspects : list of Row
+    suspects : list of StandoutRow
         Whose label the model without them contradicts most.
     """
 
@@ -74,8 +74,8 @@ class Report:
     margins: FloatArray | None
     brier: float | None
     shares: tuple[FloatArray, FloatArray, FloatArray] | None
-    influential: list[Row]
-    suspects: list[Row]
+    influential: list[StandoutRow]
+    suspects: list[StandoutRow]
 
 
 def examine(model: Updating, most: int = 8) -> Report:
@@ -102,16 +102,12 @@ def examine(model: Updating, most: int = 8) -> Report:
     (0.947, '2', '1')
     """
     with REQUESTS:
-        state: State = model._state
+        state: State = model._holding("a report")
         certificate, problem = state.certificate, state.problem
         if problem.n_rows < 2:
             return Report(certificate, None, True, None, None, None, [], [])
-        is_exact = problem.loss is Loss.SQUARED or int(state.support.size) <= _FEW_SUPPORT_ROWS
-        left_out = (
-            leave_one_out(problem, state.solution, state.settings.tol)
-            if is_exact
-            else fixed_set(problem, state.solution)
-        )
+        is_exact = problem.loss == Loss.SQUARED or int(state.support.size) <= _FEW_SUPPORT_ROWS
+        left_out = state.leave_one_out(fixed=not is_exact)
         decision = problem.decision(state.solution)
     change = np.abs(decision - left_out).max(axis=1)
     if state.classes is None:
@@ -166,7 +162,7 @@ def _of_classes(
     )
 
 
-def _rows(state: State, expected: list[str], values: FloatArray, chosen: Any) -> list[Row]:
+def _rows(state: State, expected: list[str], values: FloatArray, chosen: Any) -> list[StandoutRow]:
     names, labels = state.rows.ids.values, state.rows.y
     found = []
     for position in chosen.tolist():
@@ -174,7 +170,7 @@ def _rows(state: State, expected: list[str], values: FloatArray, chosen: Any) ->
         label = labels[place : place + 1].tolist()[0]
         text = f"{label:.6g}" if isinstance(label, float) else str(label)
         name = names[place : place + 1].tolist()[0]
-        found.append(Row(name, text, expected[position], float(values[position])))
+        found.append(StandoutRow(name, text, expected[position], float(values[position])))
     return found
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.models.state import State
+from squaresvm.models.model import Model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "check_classifier",
@@ -19,6 +21,7 @@ __all__ = [
     "colour",
     "line_style",
     "make_axes",
+    "make_figure",
     "marker",
     "panel_below",
     "tint",
@@ -57,13 +60,23 @@ def make_axes(ax: Axes | None) -> Axes:
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib, which is not installed: pip install 'squaresvm[plot]'"
-        ) from error
+    _check_matplotlib()
+    from matplotlib import pyplot
+
     return pyplot.subplots(layout="constrained")[1]
+
+
+def make_figure(size: tuple[float, float]) -> Figure:
+    """Return a figure, of so many inches, that no window knows of: for files alone."""
+    _check_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(size, layout="constrained")
+
+
+def _check_matplotlib() -> None:
+    if find_spec("matplotlib") is None:
+        raise ImportError("plots need matplotlib, which is not installed: pip install 'squaresvm[plot]'")
 
 
 def panel_below(ax: Axes, share: float) -> Axes:
@@ -84,7 +97,7 @@ def panel_below(ax: Axes, share: float) -> Axes:
     return below
 
 
-def check_model(estimator: Any, what: str) -> State:
+def check_model(estimator: Any, what: str) -> Model:
     """Return the state of a fitted estimator of the package."""
     if not isinstance(estimator, SquareSVM):
         raise TypeError(
@@ -95,7 +108,7 @@ def check_model(estimator: Any, what: str) -> State:
     return estimator._current()
 
 
-def check_classifier(estimator: Any, what: str) -> State:
+def check_classifier(estimator: Any, what: str) -> Model:
     """Return the state of a fitted classifier of the package."""
     state = check_model(estimator, what)
     if not isinstance(estimator, SquareSVMClassifier):

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.judging.calibration import lead
+from squaresvm.models.model import Model
 from squaresvm.models.state import State
-from squaresvm.models.streamed import StreamedState
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, marker, tint
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DecisionRegionDisplay"]
 
 #: Area, in square points, of a row without a coefficient, of the least and of the largest one.
-_WITHOUT, _LEAST, _LARGEST = 3.0, 8.0, 110.0
+_AREA_WITHOUT, _MIN_AREA, _MAX_AREA = 3.0, 8.0, 110.0
 
 
 class DecisionRegionDisplay:
@@ -120,8 +120,8 @@ class DecisionRegionDisplay:
         steps = check_integer("grid_resolution", grid_resolution, 2)
         if state.settings.kernel is None:
             raise ValueError("a precomputed kernel has no features to draw: regions need two")
-        if state.rows.n_columns != 2:
-            raise ValueError(f"regions can be drawn of two features; the model has {state.rows.n_columns}")
+        if estimator.n_features_in_ != 2:
+            raise ValueError(f"regions need two features; the model has {estimator.n_features_in_}")
         rows, codes, coefficients = _rows_of(state)
         extent = rows if X is None else _dense(X)
         if extent.ndim != 2 or extent.shape[1] != 2 or not np.isfinite(extent).all():
@@ -208,7 +208,7 @@ class DecisionRegionDisplay:
     def _points(self, ax: Axes, index: int) -> Any:
         own = self.codes == index
         share = self.coefficients[own] / (self.coefficients.max(initial=0.0) or 1.0)
-        sizes = np.where(share > 0.0, _LEAST + (_LARGEST - _LEAST) * share, _WITHOUT)
+        sizes = np.where(share > 0.0, _MIN_AREA + (_MAX_AREA - _MIN_AREA) * share, _AREA_WITHOUT)
         return ax.scatter(
             self.rows[own, 0],
             self.rows[own, 1],
@@ -234,9 +234,9 @@ class DecisionRegionDisplay:
         ax.legend(handles=entries, title=title, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _rows_of(state: State) -> tuple[FloatArray, IntArray, FloatArray]:
+def _rows_of(state: Model) -> tuple[FloatArray, IntArray, FloatArray]:
     """Return the rows held, the codes of their labels, and their largest ``|beta|``."""
-    if isinstance(state, StreamedState):
+    if not isinstance(state, State):
         return np.empty((0, 2)), np.empty(0, dtype=np.intp), np.empty(0)
     assert state.classes is not None
     coefficients = np.zeros(state.rows.count)

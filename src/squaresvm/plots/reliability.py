@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.calibration import CalibrationDisplay
 
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, panel_below
 from squaresvm.runtime.arguments import check_flag, check_integer
 from squaresvm.typing import FloatArray
@@ -19,11 +21,12 @@ __all__ = ["LooCalibrationDisplay"]
 _BARS = 20
 
 
-class LooCalibrationDisplay:
+class LooCalibrationDisplay(CalibrationDisplay):
     """Reliability curve and histogram of probabilities that a model gives to rows it has not seen.
 
     Each row gets its probability from the model without it, which takes no refit. The curve says how often
-    the class came true where it was given a certain probability: on the diagonal, as often as promised.
+    the class came true where it was given a certain probability: on the diagonal, as often as promised. It is
+    scikit-learn's display, whose own curve knows no weights of rows: here they count.
 
     Parameters
     ----------
@@ -82,9 +85,7 @@ class LooCalibrationDisplay:
         event: str,
         name: str,
     ) -> None:
-        self.prob_pred = prob_pred
-        self.prob_true = prob_true
-        self.y_prob = y_prob
+        super().__init__(prob_true, prob_pred, y_prob, estimator_name=name)
         self.weights = weights
         self.brier = brier
         self.event = event
@@ -126,10 +127,11 @@ class LooCalibrationDisplay:
         if strategy not in ("uniform", "quantile"):
             raise ValueError(f"strategy must be 'uniform' or 'quantile'; got {strategy!r}")
         check_flag("fixed_set", fixed_set)
-        estimator._require_rows("leaving one out")
         position = _position(estimator.classes_, pos_label)
-        state, calibration = estimator._calibrated()
-        p = calibration.probabilities(estimator._loo_inside(state, fixed_set))
+        with REQUESTS:
+            _, calibration = estimator._calibrated()
+            state, left_out = estimator._loo_inside(fixed_set)
+        p = calibration.probabilities(left_out)
         codes = np.searchsorted(state.classes, state.rows.y[state.held])
         judged = p.argmax(axis=1) if position is None else np.full(codes.size, position)
         prob, happened = p[np.arange(codes.size), judged], codes == judged
@@ -158,13 +160,11 @@ class LooCalibrationDisplay:
         -------
         self
         """
-        self.ax_ = ax = make_axes(ax)
-        self.figure_ = ax.figure
+        ax = make_axes(ax)
         self.histogram_ax_ = below = panel_below(ax, 0.25)
-        ax.plot([0, 1], [0, 1], color="0.5", linestyle="dotted", label="as often as promised")
         label = f"{self.name}, Brier score {self.brier:.3f}"
-        (self.line_,) = ax.plot(self.prob_pred, self.prob_true, color=colour(0), marker="o", label=label)
-        ax.set(ylim=(-0.03, 1.03), ylabel="share of rows where it is true")
+        super().plot(ax=ax, name=label, color=colour(0), marker="o")
+        ax.set(ylim=(-0.03, 1.03), xlabel="", ylabel="share of rows where it is true")
         ax.legend(frameon=False)
         self.bars_ = below.hist(
             self.y_prob, bins=_BARS, range=(0.0, 1.0), weights=self.weights, color=colour(0), rwidth=0.9

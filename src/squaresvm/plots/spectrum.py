@@ -69,8 +69,8 @@ class SupportSpectrumDisplay:
         -------
         SupportSpectrumDisplay
         """
-        state = check_model(estimator, "SupportSpectrumDisplay")
-        estimator._require_rows("the spectrum")
+        check_model(estimator, "SupportSpectrumDisplay")
+        state = estimator._holding("the spectrum")
         sizes = np.abs(state.dual_coef)
         spectra = [np.sort(column[column > 0.0])[::-1] for column in sizes]
         labels = None

@@ -7,8 +7,8 @@ fits need none of it. The loops say the same as :mod:`squaresvm.problem.passes`,
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from squaresvm.runtime.jit import compiled
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -27,7 +27,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 _GATHERED, _CHUNK = 64, 256
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def evaluate_rows(
     Z: FloatArray,
     y: FloatArray,
@@ -75,7 +75,7 @@ def evaluate_rows(
     return loss, in_b
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, inline="always")
+@compiled(fastmath=_FAST, inline="always")
 def _multiplier(y: float, f: float, cost: float, hinge: bool) -> tuple[float, float, bool]:
     """Return beta, C xi^2 and whether the row is active."""
     xi = y - f
@@ -84,7 +84,7 @@ def _multiplier(y: float, f: float, cost: float, hinge: bool) -> tuple[float, fl
     return beta, beta * xi, is_active
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def compare_rows(
     Z: FloatArray,
     y: FloatArray,
@@ -116,7 +116,7 @@ def compare_rows(
     return loss, in_b
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def scatter_rows(
     Z: FloatArray,
     y: FloatArray,
@@ -155,7 +155,7 @@ def scatter_rows(
     return total, target, squares
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def _add_products(
     away: FloatArray,
     cost: FloatArray,
@@ -182,7 +182,7 @@ def _add_products(
             second[j, k] += product
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def verify_rows(
     Z: FloatArray,
     y: FloatArray,
@@ -194,13 +194,13 @@ def verify_rows(
     hinge: bool,
     curvature: float,
     up: FloatArray,
-) -> tuple[float, float, float, float, float]:
-    """Return the worst row, |beta|_1, sum C (|y| + |f|), and over rows with beta > 0 its sum and their loss.
+) -> tuple[float, float, float, float]:
+    """Return the worst row, |beta|_1, and over rows with beta > 0 its sum and their loss.
 
     `shortfall` is Z'beta - w; `curvature` is 1/A, what h_i has besides K_ii + 1/C_i. Z'beta over rows with
     beta > 0 is added to `up` unless that is empty.
     """
-    worst, size, rounding, sum_up, loss_up = 0.0, 0.0, 0.0, 0.0, 0.0
+    worst, size, sum_up, loss_up = 0.0, 0.0, 0.0, 0.0
     f, away, cost = np.empty(_CHUNK), np.empty(_CHUNK), np.empty(_CHUNK)
     for start in range(0, Z.shape[0], _CHUNK):
         stop = min(start + _CHUNK, Z.shape[0])
@@ -222,7 +222,6 @@ def verify_rows(
             size += abs(beta)
             sum_up += above
             loss_up += above * xi
-            rounding += cost[i - start] * (abs(y[i]) + abs(decision))
             value = abs(away[i - start]) if is_active else 1.0 - y[i] * decision - lead
             most = value if value > most else most
             tight += hinge and is_active and room < lead
@@ -235,10 +234,10 @@ def verify_rows(
                 if xi > 0.0 and y[i] * xi > 0.0:
                     for j in range(up.size):
                         up[j] += cost[i - start] * xi * Z[i, j]
-    return worst, size, rounding, sum_up, loss_up
+    return worst, size, sum_up, loss_up
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def _worst_of(
     Z: FloatArray, y: FloatArray, costs: FloatArray, f: FloatArray, away: FloatArray, curvature: float
 ) -> float:
@@ -262,7 +261,7 @@ def _worst_of(
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def multiply_rows(
     Z: FloatArray, rows: IntArray, costs: FloatArray, v: FloatArray, shift: float, out: FloatArray
 ) -> None:
@@ -289,7 +288,7 @@ def multiply_rows(
             out[j] += f * Z[i, j]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def multiply_sparse(
     data: FloatArray,
     indices: IntArray,
@@ -312,7 +311,7 @@ def multiply_sparse(
             out[np.uint64(indices[place])] += f * data[place]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def outline_rows(
     Z: FloatArray, rows: IntArray, costs: FloatArray, column: FloatArray, squares: FloatArray
 ) -> None:

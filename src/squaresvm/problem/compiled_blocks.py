@@ -27,7 +27,7 @@ def evaluate(block: RowBlock, loss: Loss, w: FloatArray, b: FloatArray) -> tuple
         *_costs(block),
         np.ascontiguousarray(w[:, 0]),
         float(b[0]),
-        loss is Loss.SQUARED_HINGE,
+        loss == Loss.SQUARED_HINGE,
         in_w,
         active,
     )
@@ -90,14 +90,14 @@ def verify(block: RowBlock, task: Verify) -> tuple[FloatArray, Weighing]:
     """Return the worst row, of shape (1,), and sums."""
     at = task.at
     up = np.zeros(block.Z.shape[1] if task.needs_sides else 0)
-    worst, size, rounding, sum_up, loss_up = verify_rows(
+    worst, size, sum_up, loss_up = verify_rows(
         block.Z,
         block.targets[:, 0],
         *_costs(block),
         np.ascontiguousarray(at.w[:, 0]),
         float(at.b[0]),
         np.ascontiguousarray((task.in_w - at.w)[:, 0]),
-        at.loss is Loss.SQUARED_HINGE,
+        at.loss == Loss.SQUARED_HINGE,
         1.0 / task.penalty if task.penalty > 0.0 else 0.0,
         up,
     )
@@ -105,7 +105,6 @@ def verify(block: RowBlock, task: Verify) -> tuple[FloatArray, Weighing]:
     ridge, column = task.centring(block)
     weighing = Weighing(
         np.array([size]),
-        np.array([rounding]),
         above,
         np.array([sum_up]),
         np.array([loss_up]),

@@ -11,6 +11,7 @@ import numpy as np
 
 from squaresvm.factors import Moments
 from squaresvm.family import Bias, Loss
+from squaresvm.problem.decision_error import error_by_norms, error_by_sums
 from squaresvm.problem.passes import (
     Along,
     Collect,
@@ -19,6 +20,7 @@ from squaresvm.problem.passes import (
     Largest,
     Magnitude,
     Moved,
+    Reach,
     RowBlock,
     Slopes,
     Sums,
@@ -27,14 +29,12 @@ from squaresvm.problem.passes import (
     Weighing,
     added,
 )
-from squaresvm.problem.products import FarOutlining, Multiply, Outline, Outlining, Sides
-from squaresvm.solution import Certificate, Status
+from squaresvm.problem.products import FarOutlining, Multiply, Outline, Outlining, Sides, is_wide
+from squaresvm.problem.verdict import EPSILON, ROUNDING, Verdict, within_gap
+from squaresvm.solution import Certificate, Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["ROUNDING", "LinearProblem", "Point", "Runner", "Verdict"]
-
-#: Rounding errors this many times the unit roundoff count as all that float64 gives.
-ROUNDING = 100 * np.finfo(np.float64).eps
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Totals)
@@ -117,23 +117,25 @@ class Point:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """Residual, gap and objective of every column, of shape (k,): what a certificate is made of."""
+class _Judged:
+    """The point that was judged last, by its numbers, and what was found there.
 
-    residual: FloatArray
-    gap: FloatArray
-    objective: FloatArray
+    A search judges the point that it ends at, and the certificate then asks for the same: two passes less.
+    """
 
-    def certificate(self, status: Status) -> Certificate:
-        """Return the certificate of the column with the largest residual."""
-        worst = int(np.argmax(np.where(np.isnan(self.residual), np.inf, self.residual)))
-        return Certificate(
-            residual=float(self.residual[worst]),
-            gap=float(self.gap[worst]),
-            objective=float(self.objective[worst]),
-            status=status,
-        )
+    def __init__(self) -> None:
+        self._last: tuple[FloatArray, FloatArray, Verdict] | None = None
+
+    def keep(self, point: Point, verdict: Verdict) -> None:
+        """Remember a verdict; copies, so that nobody changes the point that it belongs to."""
+        self._last = (point.w.copy(), point.b.copy(), verdict)
+
+    def at(self, w: FloatArray, b: FloatArray) -> Verdict | None:
+        """Return the verdict on the very same numbers; None where they are others."""
+        if self._last is None:
+            return None
+        known_w, known_b, verdict = self._last
+        return verdict if np.array_equal(known_b, b) and np.array_equal(known_w, w) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +155,7 @@ class LinearProblem:
     loss: Loss
     bias: Bias
     scale: FloatArray
-    _judged: list[tuple[Point, Verdict]] = field(default_factory=list)
+    _judged: _Judged = field(default_factory=_Judged, init=False, repr=False)
 
     def _penalty_of(self, b: FloatArray) -> FloatArray:
         return np.zeros_like(b) if self.bias.is_absent else self.bias.penalty * b
@@ -199,7 +201,7 @@ class LinearProblem:
         for some, new, old in self.runner.map(Moved(Evaluate(self.loss, w, b), since.w, since.b)):
             sums.append(some)
             came, left = _joined(came, new), _joined(left, old)
-        now = tuple(_less(_plus(held, new), old) for held, new, old in zip(moments, came, left, strict=True))
+        now = tuple(_less(held.joined(new), old) for held, new, old in zip(moments, came, left, strict=True))
         return self._point(w, b, _total(iter(sums))), now
 
     def outlined(self, w: FloatArray, b: FloatArray) -> tuple[Point, Outline, Sides]:
@@ -210,7 +212,7 @@ class LinearProblem:
 
         def parts() -> Iterator[Outline]:
             for found, active in self.runner.map(task):
-                if active is not None and self.loss is Loss.SQUARED_HINGE:
+                if active is not None and self.loss == Loss.SQUARED_HINGE:
                     sides.append(active)
                 yield found
 
@@ -244,12 +246,33 @@ class LinearProblem:
         growth = found.growth + np.square(dw).sum(axis=0) + self._penalty_of(db) * db
         return times * growth - decrement + found.bends
 
+    def certify(self, solution: Solution, tol: float) -> Certificate:
+        """Return the certificate of a solution in w.
+
+        Parameters
+        ----------
+        solution : Solution
+            Its outcome tells whether the search was stopped.
+        tol : float
+            Bound on the residual.
+
+        Returns
+        -------
+        Certificate
+        """
+        w, b = solution.primal, solution.bias
+        assert w is not None
+        return self.verdict(w, b).certified(
+            tol,
+            solution.outcome,
+            lambda: self.rounding(w, b),
+            lambda verdict: self.decision_error(w, b, verdict),
+        )
+
     def verdict(self, w: FloatArray, b: FloatArray) -> Verdict:
         """Return residual, gap and objective at (w, b); without a pass where it was the last to be judged."""
-        for point, verdict in self._judged:
-            if point.w is w and point.b is b:
-                return verdict
-        return self.verify(self.at(w, b))
+        known = self._judged.at(w, b)
+        return self.verify(self.at(w, b)) if known is None else known
 
     def verify(self, point: Point) -> Verdict:
         """Return residual, gap and objective: one pass."""
@@ -260,31 +283,51 @@ class LinearProblem:
             worst = np.maximum(worst, rows)
             weighing = sums if weighing is None else added(weighing, sums)
         assert weighing is not None
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             worst = worst / self.scale
         residual = np.maximum(worst, self._bias_residual(point, weighing))
         verdict = Verdict(residual, self._gap(point, weighing), point.objective)
-        self._judged[:] = [(point, verdict)]
+        self._judged.keep(point, verdict)
         return verdict
 
     def rounding(self, w: FloatArray, b: FloatArray) -> FloatArray:
         """Return the residual that float64 cannot be expected to beat, of shape (k,): two passes."""
         at = Evaluate(self.loss, w, b)
-        found = _total(self.runner.map(Magnitude(at)))
-        reach = ROUNDING * found.size + np.finfo(np.float64).eps * np.sqrt(found.squares)
+        found = self._reach(at)
+        reach = ROUNDING * found.size + EPSILON * np.sqrt(found.squares)
         largest = np.zeros_like(b)
         for some in self.runner.map(Largest(at, reach, ROUNDING)):
             largest = np.maximum(largest, some)
-        return largest / (self.scale if self.loss is Loss.SQUARED else 1.0)
+        rows = largest / (self.scale if self.loss == Loss.SQUARED else 1.0)
+        if self.bias.is_absent:
+            return np.asarray(rows)
+        along = ROUNDING * found.multipliers + EPSILON * found.together
+        return np.maximum(rows, self._share_of_bias(along, b, found.multipliers))
+
+    def _reach(self, at: Evaluate) -> Reach:
+        return _total(self.runner.map(Magnitude(at)))
+
+    def decision_error(self, w: FloatArray, b: FloatArray, verdict: Verdict) -> float:
+        """Return a bound on |f - f*| at the rows, over the scale of the targets: three passes.
+
+        Where there are too many features for a factor of the Hessian, by the norms of the rows alone.
+        """
+        at = Evaluate(self.loss, w, b)
+        # Z'beta is a sum, with the rounding of what goes into it; half its square goes into the gap.
+        reach = EPSILON * self._reach(at).size
+        gap = within_gap(verdict.gap, 0.5 * np.square(reach).sum(axis=0))
+        bound = error_by_norms if is_wide(self.runner.n_features) else error_by_sums
+        return float((bound(self.runner, at, self.bias, gap) / self.scale).max())
+
+    def _share_of_bias(self, violation: FloatArray, b: FloatArray, size: FloatArray) -> FloatArray:
+        """Return a violation of A b = 1'beta over A |b| + |beta|_1."""
+        scale = np.abs(self._penalty_of(b)) + size
+        return np.divide(violation, scale, out=np.zeros_like(scale), where=scale > 0)
 
     def _bias_residual(self, point: Point, weighing: Weighing) -> FloatArray:
         if self.bias.is_absent:
             return np.zeros_like(point.b)
-        # beta is C times a slack that has the rounding of y and f; its sum cannot be told from that.
-        rounding = 2.0 * np.finfo(np.float64).eps * weighing.rounding
-        violation = np.maximum(np.abs(point.down_b) - rounding, 0.0)
-        scale = np.abs(self._penalty_of(point.b)) + weighing.size
-        return np.divide(violation, scale, out=np.zeros_like(scale), where=scale > 0)
+        return self._share_of_bias(np.abs(point.down_b), point.b, weighing.size)
 
     def _gap(self, point: Point, weighing: Weighing) -> FloatArray:
         """Return the objective less that of a feasible point of the dual beside it."""
@@ -293,7 +336,7 @@ class LinearProblem:
             if not self.bias.is_absent:
                 total = total + point.down_b**2 / self.bias.penalty
             return np.asarray(0.5 * total)
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             # Centred, the multipliers add up to zero.
             mean = point.sums.in_b / weighing.rows
             away = point.down_w - np.outer(weighing.column, mean)
@@ -317,13 +360,7 @@ def _total(parts: Iterator[S]) -> S:
 def _joined(one: tuple[Moments, ...], other: tuple[Moments, ...]) -> tuple[Moments, ...]:
     if not one:
         return other
-    return tuple(_plus(mine, theirs) for mine, theirs in zip(one, other, strict=True))
-
-
-def _plus(one: Moments, other: Moments) -> Moments:
-    if other.total == 0.0:
-        return one
-    return other if one.total == 0.0 else one.plus(other)
+    return tuple(mine.joined(theirs) for mine, theirs in zip(one, other, strict=True))
 
 
 def _less(one: Moments, other: Moments) -> Moments:

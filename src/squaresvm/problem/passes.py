@@ -24,6 +24,8 @@ from squaresvm.typing import BoolArray, FloatArray, Matrix
 
 #: Chosen rows are better gone through by compiled loops than copied for BLAS where many, of few features.
 _FEW_ROWS, _FEW_FEATURES = 256, 32
+#: Numbers in a block, for each column of targets, up to which its sums are taken in extended precision.
+_EXTENDED = 20_000
 #: Rows of which the first stand for the others where some tell enough.
 _GROUP = 64
 
@@ -35,6 +37,7 @@ __all__ = [
     "Largest",
     "Magnitude",
     "Moved",
+    "Reach",
     "RowBlock",
     "Sums",
     "Totals",
@@ -109,7 +112,7 @@ def in_float64(Z: Matrix) -> Matrix:
 def slack(targets: FloatArray, decision: FloatArray, loss: Loss) -> FloatArray:
     """Return the signed slack: y - f, or y max(0, 1 - y f)."""
     error = targets - decision
-    if loss is Loss.SQUARED_HINGE:
+    if loss == Loss.SQUARED_HINGE:
         np.copyto(error, 0.0, where=targets * error < 0.0)
     return error
 
@@ -132,10 +135,22 @@ class Evaluate:
             from squaresvm.problem import compiled_blocks
 
             return compiled_blocks.evaluate(block, self.loss, self.w, self.b)
+        if isinstance(block.Z, np.ndarray) and block.Z.size * self.b.size <= _EXTENDED:
+            return self._extended(block)
         Z = in_float64(block.Z)
         xi = slack(block.targets, times(Z, self.w) + self.b, self.loss)
         beta = block.costs[:, None] * xi
         sums = Sums(np.einsum("ij,ij->j", beta, xi), times(Z.T, beta), beta.sum(axis=0))
+        return sums, np.ones(xi.shape, dtype=bool) if self.loss == Loss.SQUARED else xi != 0.0
+
+    def _extended(self, block: RowBlock) -> tuple[Sums, BoolArray]:
+        """Return the same by sums in extended precision, where the platform has any: Z'beta cancels."""
+        Z = block.Z.astype(np.longdouble)
+        decision = Z @ self.w.astype(np.longdouble) + self.b
+        xi = slack(block.targets.astype(np.longdouble), decision, self.loss)
+        beta = block.costs[:, None] * xi
+        found = ((beta * xi).sum(axis=0), Z.T @ beta, beta.sum(axis=0))
+        sums = Sums(*(np.asarray(part, dtype=np.float64) for part in found))
         return sums, np.ones(xi.shape, dtype=bool) if self.loss is Loss.SQUARED else xi != 0.0
 
 
@@ -178,7 +193,7 @@ class Curvature:
     def __call__(self, block: RowBlock) -> tuple[Sums, tuple[Moments, ...]]:
         """Return the sums and moments over one block."""
         sums, active = self.at.with_active(block)
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             return sums, Collect()(block)
         columns = range(active.shape[1])
         return sums, tuple(moments_of(block, j, active[:, j], self.every) for j in columns)
@@ -193,8 +208,10 @@ class Collect:
     def __call__(self, block: RowBlock) -> tuple[Moments, ...]:
         """Return the moments over one block."""
         if block.compiled:
-            return (moments_of(block, 0, np.ones(block.costs.size, dtype=bool)),)
-        return (Moments.of(in_float64(block.Z), block.costs, block.targets),)
+            found = moments_of(block, 0, np.ones(block.costs.size, dtype=bool))
+        else:
+            found = Moments.of(in_float64(block.Z), block.costs, block.targets)
+        return (found.bounded(block.Z, block.costs),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +238,7 @@ class Moved:
         )
 
     def _compared(self, block: RowBlock) -> tuple[Sums, BoolArray, BoolArray]:
-        if block.compiled and self.at.loss is Loss.SQUARED_HINGE:
+        if block.compiled and self.at.loss == Loss.SQUARED_HINGE:
             from squaresvm.problem import compiled_blocks
 
             return compiled_blocks.compare(block, self.at.w, self.at.b, self.w, self.b)
@@ -283,8 +300,6 @@ class Weighing(Totals):
     ----------
     size : ndarray of shape (k,)
         |beta|_1.
-    rounding : ndarray of shape (k,)
-        sum C_i (|y_i| + |f_i|): what the rounding of 1'beta is measured by.
     up, down : ndarray of shape (n, k)
         Z'beta over the rows of either sign; zero where they are not needed.
     loss_up : ndarray of shape (k,)
@@ -297,7 +312,6 @@ class Weighing(Totals):
     """
 
     size: FloatArray
-    rounding: FloatArray
     up: FloatArray
     sum_up: FloatArray
     loss_up: FloatArray
@@ -338,20 +352,20 @@ class Verify:
         xi = slack(y, decision, self.at.loss)
         beta = costs * xi
         defect = both[:, k:] + decision + xi - y
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             worst = np.abs(defect).max(axis=0)
         else:
             worst = self._complementarity(Z, y, xi, block.costs, defect)
-        return worst, self._weighing(Z, block, decision, xi, beta)
+        return worst, self._weighing(Z, block, xi, beta)
 
     @property
     def needs_sides(self) -> bool:
         """Whether the gap needs the sums over rows of either sign: free bias, squared hinge."""
-        return self.penalty == 0.0 and self.at.loss is Loss.SQUARED_HINGE
+        return self.penalty == 0.0 and self.at.loss == Loss.SQUARED_HINGE
 
     def centring(self, block: RowBlock) -> tuple[float, FloatArray]:
         """Return sum 1 / C_i and sum z_i, which the gap needs where the bias is free and the loss squared."""
-        if self.penalty == 0.0 and self.at.loss is Loss.SQUARED:
+        if self.penalty == 0.0 and self.at.loss == Loss.SQUARED:
             return float(np.sum(1.0 / block.costs)), np.asarray(in_float64(block.Z).sum(axis=0)).ravel()
         return 0.0, np.zeros(block.Z.shape[1])
 
@@ -373,11 +387,8 @@ class Verify:
             value[rows] = np.where(close[rows], least, value[rows])
         return np.asarray(np.abs(value).max(axis=0))
 
-    def _weighing(
-        self, Z: Matrix, block: RowBlock, decision: FloatArray, xi: FloatArray, beta: FloatArray
-    ) -> Weighing:
+    def _weighing(self, Z: Matrix, block: RowBlock, xi: FloatArray, beta: FloatArray) -> Weighing:
         size = np.abs(beta).sum(axis=0)
-        rounding = block.costs @ (np.abs(block.targets) + np.abs(decision))
         none = np.zeros_like(self.at.w)
         ridge, column = self.centring(block)
         above, loss_up = none, np.zeros(size.size)
@@ -385,17 +396,30 @@ class Verify:
         if self.needs_sides:
             above = times(Z.T, positive)
             loss_up = np.einsum("ij,ij->j", positive, xi)
-        return Weighing(
-            size, rounding, above, positive.sum(axis=0), loss_up, ridge, column, block.targets.shape[0]
-        )
+        return Weighing(size, above, positive.sum(axis=0), loss_up, ridge, column, block.targets.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Reach(Totals):
-    """sum |beta_i| |z_i| of each column, and sum (C_i |z_i| (|z_i|'|w| + |b| + |y_i|))^2: each (n, k)."""
+    """What goes into the sums Z'beta and 1'beta, and so their rounding.
+
+    Parameters
+    ----------
+    size : ndarray of shape (n, k)
+        sum |beta_i| |z_i|.
+    squares : ndarray of shape (n, k)
+        sum (C_i |z_i| (|z_i|'|w| + |b| + |y_i|))^2 over the active rows.
+    multipliers : ndarray of shape (k,)
+        |beta|_1.
+    together : ndarray of shape (k,)
+        sum C_i (|z_i|'|w| + |b| + |y_i|) over the active rows: b has so many digits and no more, and its
+        error is the same in all rows.
+    """
 
     size: FloatArray
     squares: FloatArray
+    multipliers: FloatArray
+    together: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,7 +444,8 @@ class Magnitude:
         terms = times(size, np.abs(w)) + np.abs(b) + np.abs(block.targets)
         rounded = np.where(xi != 0.0, costs * terms, 0.0)
         squares = size.multiply(size) if sp.issparse(size) else size * size
-        return Reach(times(size.T, costs * np.abs(xi)), times(squares.T, rounded**2))
+        beta = costs * np.abs(xi)
+        return Reach(times(size.T, beta), times(squares.T, rounded**2), beta.sum(axis=0), rounded.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,10 @@ import numpy as np
 from squaresvm.family import Bias, Loss
 from squaresvm.linalg.products import times
 from squaresvm.operators import Operator
-from squaresvm.problem.linear import ROUNDING, LinearProblem, Verdict
+from squaresvm.problem.linear import LinearProblem
 from squaresvm.problem.runners import MemoryRunner
-from squaresvm.solution import Certificate, Outcome, Solution, Status
+from squaresvm.problem.verdict import EPSILON, ROUNDING, Verdict, certain_room, row_spread, within_gap
+from squaresvm.solution import Certificate, Outcome, Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["Bias", "Loss", "Problem"]
@@ -106,7 +107,7 @@ class Problem:
     def slack(self, decision: FloatArray) -> FloatArray:
         """Return the signed slack of each row: y - f, or y max(0, 1 - y f)."""
         error = self.targets - decision
-        if self.loss is Loss.SQUARED_HINGE:
+        if self.loss == Loss.SQUARED_HINGE:
             error[self.targets * error < 0.0] = 0.0
         return error
 
@@ -136,7 +137,9 @@ class Problem:
         runner = MemoryRunner(self._features, self.targets, self.costs)
         return LinearProblem(runner, self.loss, self.bias, self._scale())
 
-    def residual_at(self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray) -> FloatArray:
+    def residual_at(
+        self, solution: Solution, decision: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
+    ) -> FloatArray:
         """Return the residual of each column over some rows, given f at all rows."""
         beta = solution.beta
         assert beta is not None
@@ -153,6 +156,12 @@ class Problem:
         worst = self._row_residual(beta[rows], defect, rows)
         return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())
 
+    def scaled_residual(self, defect: FloatArray, solution: Solution) -> float:
+        """Return the residual that the largest |r_i| of each column amounts to, for the squared loss."""
+        assert solution.beta is not None
+        worst = np.maximum(defect / self._scale(), self._bias_residual(solution.beta, solution.bias))
+        return float(worst.max())
+
     def _defect(self, solution: Solution) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return beta, f and r = K beta + beta / C + b - y of a solution in multipliers."""
         beta, decision = solution.beta, self.decision(solution)
@@ -168,7 +177,7 @@ class Problem:
     def _row_residual(
         self, beta: FloatArray, defect: FloatArray, rows: BoolArray | IntArray | slice = slice(None)
     ) -> FloatArray:
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             return np.asarray(np.abs(defect).max(axis=0) / self._scale())
         targets = self.targets[rows]
         # Without h the multipliers would be measured in units of C: ten times the right beta passes
@@ -214,7 +223,7 @@ class Problem:
         Clipped at zero for the squared hinge; where the bias is free, centred (squared loss) or with its
         heavier side scaled down (squared hinge), so that 1'beta = 0.
         """
-        if self.loss is Loss.SQUARED:
+        if self.loss == Loss.SQUARED:
             return beta - beta.mean(axis=0) if self.bias.is_free else beta
         size = np.maximum(self.targets * beta, 0.0)
         if self.bias.is_free:
@@ -236,14 +245,14 @@ class Problem:
             1/2 |w - w_beta|^2 + 1/2 sum C_i (xi_i - beta_i/C_i)^2
             + sum |beta_i| max(0, y_i f_i - 1)  [squared hinge]  + (A b - 1'beta)^2 / (2 A)
         """
-        return self._verdict(solution).gap
+        return self.verdict(solution).gap
 
     def _gap(self, solution: Solution, beta: FloatArray, decision: FloatArray) -> FloatArray:
         feasible = self.feasible(beta)
         distance = self._distance(beta - feasible)
         mismatch = self.slack(decision) - feasible / self.costs[:, None]
         total = distance + (self.costs[:, None] * mismatch**2).sum(axis=0)
-        if self.loss is Loss.SQUARED_HINGE:
+        if self.loss == Loss.SQUARED_HINGE:
             beyond = np.maximum(self.targets * decision - 1.0, 0.0)
             total = total + 2.0 * (np.abs(feasible) * beyond).sum(axis=0)
         if not self.bias.is_absent and not self.bias.is_free:
@@ -262,14 +271,45 @@ class Problem:
         """Return the residual that float64 cannot be expected to beat, of shape (k,)."""
         if solution.primal is not None:
             return self.linear.rounding(solution.primal, solution.bias)
-        beta = self.multipliers(solution)
-        size = self.operator.magnitude(beta) + np.abs(self.ridge[:, None] * beta)
-        size += np.abs(solution.bias) + np.abs(self.targets)
-        scale = self._scale() if self.loss is Loss.SQUARED else 1.0
+        size = self._size(solution)
+        scale = self._scale() if self.loss == Loss.SQUARED else 1.0
         return np.asarray(ROUNDING * size.max(axis=0) / scale)
 
+    def _size(self, solution: Solution) -> FloatArray:
+        """Return the size of what r is the sum of: sum_j |K_ij beta_j| + |beta_i| / C_i + |b| + |y_i|."""
+        assert solution.beta is not None
+        size = self.operator.magnitude(solution.beta) + np.abs(self.ridge[:, None] * solution.beta)
+        return np.asarray(size + np.abs(solution.bias) + np.abs(self.targets))
+
+    def decision_error(self, solution: Solution, verdict: Verdict) -> float:
+        """Return a bound on |f - f*| at the rows over the scale of the targets, f* that of the optimum.
+
+        By (7) and (8) of :mod:`squaresvm.problem.verdict`; what rounding may have added to the gap, and to f,
+        is added to the bound.
+        """
+        if solution.primal is not None:
+            return self.linear.decision_error(solution.primal, solution.bias, verdict)
+        assert solution.beta is not None
+        rounding = EPSILON * self._size(solution)
+        lost = 0.5 * (self.costs[:, None] * rounding**2).sum(axis=0)
+        if self.loss == Loss.SQUARED_HINGE:
+            lost = lost + (np.abs(solution.beta) * rounding).sum(axis=0)
+        gap = within_gap(verdict.gap, lost)
+        room = np.abs(self.slack(self.decision(solution)))
+        norms = np.maximum(self.operator.diagonal(), 0.0)
+        worst = np.empty(self.n_columns)
+        for j in range(self.n_columns):
+            certain = np.ones(self.n_rows, dtype=bool)
+            if self.loss == Loss.SQUARED_HINGE:
+                certain = room[:, j] > certain_room(float(gap[j]), self.costs)
+            total = float(self.costs[certain].sum())
+            largest = float(norms[certain].max(initial=0.0))
+            spread = row_spread(norms, self.costs, certain, self.bias, total, largest)
+            worst[j] = (np.sqrt(2.0 * gap[j] * spread) + rounding[:, j]).max()
+        return float((worst / self._scale()).max())
+
     def certify(self, solution: Solution, tol: float) -> Certificate:
-        """Return the certificate of the column with the largest residual.
+        """Return the certificate: residual of the worst column, objective and gap of all together.
 
         Parameters
         ----------
@@ -281,10 +321,16 @@ class Problem:
         -------
         Certificate
         """
-        verdict = self._verdict(solution)
-        return verdict.certificate(self._status(solution, verdict.residual, tol))
+        if solution.primal is not None:
+            return self.linear.certify(solution, tol)
+        return self.verdict(solution).certified(
+            tol,
+            solution.outcome,
+            lambda: self.rounding(solution),
+            lambda verdict: self.decision_error(solution, verdict),
+        )
 
-    def _verdict(self, solution: Solution) -> Verdict:
+    def verdict(self, solution: Solution) -> Verdict:
         """Return residual, gap and objective of every column."""
         if solution.primal is not None:
             return self.linear.verdict(solution.primal, solution.bias)
@@ -292,13 +338,6 @@ class Problem:
         residual = np.maximum(self._row_residual(beta, defect), self._bias_residual(beta, solution.bias))
         gap = self._gap(solution, beta, decision)
         return Verdict(residual, gap, self.objective_at(solution, decision))
-
-    def _status(self, solution: Solution, residual: FloatArray, tol: float) -> Status:
-        if np.all(residual <= tol):
-            return Status.CONVERGED
-        if np.isfinite(residual).all() and np.all((residual <= tol) | (residual <= self.rounding(solution))):
-            return Status.PRECISION
-        return Status.STOPPED if solution.outcome is Outcome.STOPPED else Status.MAX_ITER
 
 
 def columns_of(solutions: Sequence[Solution], trace: tuple[Any, ...] | None = None) -> Solution:

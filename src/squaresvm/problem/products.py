@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from squaresvm.family import Loss
 from squaresvm.linalg.products import times
 from squaresvm.problem.passes import Evaluate, RowBlock, Sums, Totals, in_float64, slack
+from squaresvm.runtime.jit import is_compiled
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [
@@ -90,7 +91,7 @@ class Outlining:
     def __call__(self, block: RowBlock) -> tuple[Outline, BoolArray]:
         """Return the sums over one block, and which of its rows are active."""
         sums, active = self.at.with_active(block)
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             active = active[:, :1]
         return _outline(sums, block, active), active
 
@@ -159,7 +160,7 @@ class Sides:
 
     def of(self, block: RowBlock, columns: IntArray) -> BoolArray | None:
         """Return which rows of a block are active in some columns; None: all of them."""
-        if self.at.loss is Loss.SQUARED:
+        if self.at.loss == Loss.SQUARED:
             return None
         if self.held is not None:
             return self.held[block.first : block.first + block.costs.size, columns]
@@ -216,4 +217,4 @@ class Multiply:
 
 
 def _is_worth_compiling(block: RowBlock) -> bool:
-    return block.compiled or (sp.issparse(block.Z) and block.Z.nnz >= _MANY_NUMBERS)
+    return block.compiled or (sp.issparse(block.Z) and block.Z.nnz >= _MANY_NUMBERS and is_compiled())

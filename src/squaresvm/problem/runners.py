@@ -14,6 +14,7 @@ from squaresvm.problem.passes import RowBlock
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.survey import Sample
 from squaresvm.rows.labels import signs
+from squaresvm.runtime.jit import is_compiled
 from squaresvm.runtime.threads import in_order, threads_for_blas
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray, Matrix
@@ -130,7 +131,7 @@ class MemoryRunner:
 def is_worth_compiling(Z: Matrix, n_columns: int, n_rows: int) -> bool:
     """Return whether rows such as those of Z are so many that compiled loops pay for being loaded."""
     dense = isinstance(Z, np.ndarray) and Z.flags.c_contiguous and Z.dtype in (np.float64, np.float32)
-    return dense and n_columns == 1 and n_rows * Z.shape[1] >= COMPILED_SIZE
+    return dense and n_columns == 1 and n_rows * Z.shape[1] >= COMPILED_SIZE and is_compiled()
 
 
 def _rows(Z: Matrix, part: slice) -> Matrix:
@@ -257,7 +258,7 @@ class SourceRunner:
         self._sample = sample
         self._watch = watch
         size = rows * source.n_features
-        self._compiled = encoding.n_columns == 1 and size >= COMPILED_SIZE
+        self._compiled = encoding.n_columns == 1 and size >= COMPILED_SIZE and is_compiled()
 
     @property
     def n_features(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,16 @@ import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.rows.labels import two_labels
+from squaresvm.runtime.memory import row_blocks
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Look", "Sample", "Survey"]
+__all__ = ["Look", "Sample", "Survey", "fingerprint"]
+
+#: Odd 64-bit constants that mix bits: those of SplitMix64.
+_STEP, _FIRST, _SECOND = (
+    np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +70,9 @@ class Survey:
         Largest |y| of a regression, 1 for labels.
     sample : Sample
     is_dense : bool
+    fingerprint : int, default=0
+        Of all rows with their labels and weights, whatever their order and their blocks; 0 where nobody
+        asked for it.
     """
 
     rows: int
@@ -72,6 +82,7 @@ class Survey:
     scale: float
     sample: Sample
     is_dense: bool
+    fingerprint: int = 0
 
     def joined(self, other: Survey, size: int) -> Survey:
         """Return what both tell together, with a sample of so many rows at most."""
@@ -87,6 +98,7 @@ class Survey:
             max(self.scale, other.scale),
             self.sample.joined(other.sample).lowest(size),
             self.is_dense and other.is_dense,
+            (self.fingerprint + other.fingerprint) % 2**64,
         )
 
     @staticmethod
@@ -113,11 +125,14 @@ class Look:
     highest : float, default=1.0
         Ranks, which are even between 0 and 1, that may be in the sample: where the number of rows is known,
         so is about how many of them it takes, and others need not travel.
+    fingerprint : bool, default=False
+        Whether to take that of the rows, so that others can be told from them.
     """
 
     has_labels: bool
     size: int
     highest: float = 1.0
+    fingerprint: bool = False
 
     def __call__(self, block: Block) -> Survey:
         """Return what one block tells."""
@@ -133,16 +148,17 @@ class Look:
         low = np.sort(random.choice(y.shape[0], count, replace=False))
         ranks = self.highest * random.random((count,))
         sample = Sample(X[low], y[low], weights[low], ranks).lowest(self.size)
+        mark = fingerprint(X, y, weights) if self.fingerprint else 0
         if not self.has_labels:
             values = _values(y, block)
             largest = float(np.abs(values).max(initial=0.0))
             none = np.empty(0)
-            return Survey(y.shape[0], values[:0], none, none, largest, sample, not sp.issparse(X))
+            return Survey(y.shape[0], values[:0], none, none, largest, sample, not sp.issparse(X), mark)
         labels, counts, totals = _counted(y, weights)
         # At the first block that has none, not after millions. Twice each, or scikit-learn takes labels that
         # are all distinct for the values of a regression.
         check_classification_targets(np.repeat(labels, 2))
-        return Survey(y.shape[0], labels, counts, totals, 1.0, sample, not sp.issparse(X))
+        return Survey(y.shape[0], labels, counts, totals, 1.0, sample, not sp.issparse(X), mark)
 
 
 def _counted(
@@ -168,3 +184,55 @@ def _values(y: np.ndarray[Any, Any], block: Block) -> FloatArray:
         return np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{block.place}: the values of a regression must be numbers") from None
+
+
+# Rows told from other rows -----------------------------------------------------------------------------
+
+
+def fingerprint(X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray) -> int:
+    """Return a number of 64 bits that other rows, labels or weights would not have.
+
+    It is a sum over the rows of what their bits are mixed to, in integers: the same in any order, in any
+    blocks, for dense and for sparse rows, and on every machine.
+    """
+    entries = _entry_marks(X) + _mixed(_marks(y) + _STEP) + _mixed(_bits(weights) ^ _STEP)
+    return int(_mixed(entries).sum(dtype=np.uint64))
+
+
+def _entry_marks(X: Matrix) -> np.ndarray[Any, Any]:
+    """Return for each row the sum of what its entries other than zero are mixed to with their columns."""
+    if sp.issparse(X):
+        marks = _mixed(_bits(X.data) ^ (_STEP * (X.indices.astype(np.uint64) + np.uint64(1))))
+        marks[X.data == 0.0] = 0
+        ends = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(marks, dtype=np.uint64)])
+        return ends[X.indptr[1:]] - ends[X.indptr[:-1]]
+    columns = _STEP * np.arange(1, X.shape[1] + 1, dtype=np.uint64)
+    sums = np.empty(X.shape[0], dtype=np.uint64)
+    for part in row_blocks(X.shape[0], X.shape[1]):
+        marks = _mixed(_bits(X[part]) ^ columns)
+        marks[X[part] == 0.0] = 0
+        sums[part] = marks.sum(axis=1, dtype=np.uint64)
+    return sums
+
+
+def _marks(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the bits of numbers; a digest of each of other labels."""
+    if y.dtype.kind in "fiub":
+        return _bits(y)
+    labels, places = np.unique(y, return_inverse=True)
+    digests = [hashlib.sha256(repr(label).encode()).digest()[:8] for label in labels.tolist()]
+    return np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)[places]
+
+
+def _bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    # Zero is added because there are two zeros.
+    return (np.ascontiguousarray(values, dtype=np.float64) + 0.0).view(np.uint64)
+
+
+def _mixed(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return SplitMix64's bits: every bit of the input changes about half of them."""
+    mixed = (bits ^ (bits >> np.uint64(30))) * _FIRST
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= _SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed

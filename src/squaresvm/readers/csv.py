@@ -3,38 +3,63 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
-import numpy as np
+from squaresvm.readers.origin import MISSING, TableError
 
-from squaresvm.readers.table import MISSING, Column, Table, TableError
-
-__all__ = ["read_separated"]
+__all__ = ["CsvBlock", "csv_blocks"]
 
 _DELIMITERS = ",;\t"
+#: Bytes of a line at most: what has longer ones is no table of ours.
+_LONGEST_LINE = 8 * 2**20
+_BLOCK_ROWS = 65_536
 
 
-def read_separated(path: Path, lines: Iterable[tuple[int, str]]) -> Table:
-    """Return the table of numbered lines.
+@dataclass(frozen=True, eq=False)
+class CsvBlock:
+    """Some consecutive rows of a CSV file.
+
+    Parameters
+    ----------
+    lines : list of int
+        Where each row starts in the file, counted from 1: a cell may hold line breaks.
+    columns : dict of list of str
+        Cells by the name of the column, "" where a value is missing.
+    """
+
+    lines: list[int]
+    columns: dict[str, list[str]]
+
+
+def csv_blocks(path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS) -> Iterator[CsvBlock]:
+    """Yield the rows of a CSV file.
 
     Parameters
     ----------
     path : Path
         For messages.
-    lines : iterable of (int, str)
-        The first one names the columns; which delimiter it holds most often is taken for all.
+    file : binary file
+        The first line that is not blank names the columns; which delimiter it holds most often is taken for
+        all.
+    block_rows : int
+        Rows a block at most.
 
-    Returns
-    -------
-    Table
+    Yields
+    ------
+    CsvBlock
+
+    Raises
+    ------
+    TableError
+        If it is no CSV; the message names file and line.
     """
-    source = _Source(lines)
-    records = _records(path, source)
-    names = _names(path, next(records)[1])
-    cells: list[list[str]] = [[] for _ in names]
-    starts: list[int] = []
+    lines = _Lines(path, file)
+    records = _records(path, lines)
+    names = _names(path, *next(records))
+    block = CsvBlock([], {name: [] for name in names})
     for line, record in records:
         if not record or record == [""]:
             continue
@@ -42,40 +67,56 @@ def read_separated(path: Path, lines: Iterable[tuple[int, str]]) -> Table:
             raise TableError(
                 f"{path}, line {line}: has {len(record)} cells, and the first line names {len(names)} columns"
             )
-        starts.append(line)
-        for column, cell in zip(cells, record, strict=True):
+        block.lines.append(line)
+        for column, cell in zip(block.columns.values(), record, strict=True):
             text = cell.strip()
             column.append("" if text in MISSING else text)
-    if not starts:
-        raise TableError(f"{path}: holds a header and no rows")
-    columns = {name: Column(name, _objects(column)) for name, column in zip(names, cells, strict=True)}
-    return Table(path, columns, starts)
+        if len(block.lines) == block_rows:
+            yield block
+            block = CsvBlock([], {name: [] for name in names})
+    yield block
 
 
-class _Source:
-    """Lines without their numbers, and the number of the last one."""
+class _Lines:
+    """Lines of text from the first that is not blank, and the number of the last one."""
 
-    def __init__(self, lines: Iterable[tuple[int, str]]) -> None:
-        self._lines = iter(lines)
-        self.number, self.first = next(self._lines)
-        self._given = False
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+        self.number = 0
+        self.first = self._next()
+        while self.first and not self.first.strip():
+            self.first = self._next()
+        if not self.first:
+            raise TableError(f"{path}: is empty")
 
     def __iter__(self) -> Iterator[str]:
-        return self
+        yield self.first
+        while line := self._next():
+            yield line
 
-    def __next__(self) -> str:
-        if not self._given:
-            self._given = True
-            return self.first
-        self.number, line = next(self._lines)
-        return line
+    def _next(self) -> str:
+        """Return the next line; nothing at the end."""
+        line = self._file.readline(_LONGEST_LINE + 1)
+        if not line:
+            return ""
+        self.number += 1
+        place = f"{self._path}, line {self.number}"
+        if len(line) > _LONGEST_LINE:
+            raise TableError(f"{place}: is longer than {_LONGEST_LINE >> 20} MB")
+        try:
+            text = line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise TableError(f"{place}: is not text in UTF-8") from None
+        if "\0" in text:
+            raise TableError(f"{place}: is not text: it holds a zero byte")
+        return text
 
 
-def _records(path: Path, source: _Source) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, lines: _Lines) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each record, and the line on which it starts: cells may hold line breaks."""
-    delimiter = max(_DELIMITERS, key=source.first.count)
-    reader = csv.reader(source, delimiter=delimiter, strict=True, skipinitialspace=True)
-    start = source.number
+    delimiter = max(_DELIMITERS, key=lines.first.count)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
+    start = lines.number
     while True:
         try:
             record = next(reader)
@@ -84,7 +125,7 @@ def _records(path: Path, source: _Source) -> Iterator[tuple[int, list[str]]]:
         except csv.Error as error:
             raise TableError(f"{path}, line {start}: is not CSV: {_words(error)}") from None
         yield start, record
-        start = source.number + 1
+        start = lines.number + 1
 
 
 def _words(error: csv.Error) -> str:
@@ -92,19 +133,17 @@ def _words(error: csv.Error) -> str:
     return "a cell is too long" if "field larger" in text else text.splitlines()[0]
 
 
-def _names(path: Path, record: list[str]) -> list[str]:
-    names = [name.strip() for name in record]
+def _names(path: Path, line: int, record: list[str]) -> list[str]:
+    names, place = [name.strip() for name in record], f"{path}, line {line}"
     if all(_is_number(name) for name in names):
-        raise TableError(
-            f"{path}, line 1: names no columns, it holds numbers only: put a line of names first"
-        )
+        raise TableError(f"{place}: names no columns, it holds numbers only: put a line of names first")
     if len(names) < 2:
-        raise TableError(f"{path}, line 1: names one column only: a table needs a label and a feature")
+        raise TableError(f"{place}: names one column only: a table needs a label and a feature")
     for position, name in enumerate(names):
         if not name:
-            raise TableError(f"{path}, line 1: column {position + 1} has no name")
+            raise TableError(f"{place}: column {position + 1} has no name")
         if name in names[:position]:
-            raise TableError(f"{path}, line 1: two columns have the name {name[:40]!r}")
+            raise TableError(f"{place}: two columns have the name {name[:40]!r}")
     return names
 
 
@@ -114,9 +153,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _objects(cells: list[str]) -> np.ndarray[Any, Any]:
-    array = np.empty(len(cells), dtype=object)
-    array[:] = cells
-    return array

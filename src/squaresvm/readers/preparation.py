@@ -3,6 +3,10 @@
 Numbers are standardised by mean and standard deviation of the training rows, categories become one column
 of 0 and 1 for each level. The preparation is taken once, from the training rows, and stays: forgetting a row
 removes the levels that only it had, but mean and deviation remain those of the training until it is repeated.
+
+Where missing values are the mean, a column of numbers in which no row differs from that mean says nothing of
+any row, but the mean would say what a row was that is not there any more: such a column is left out at the
+training, and again when rows have been forgotten.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from squaresvm.readers.table import Column, Table, TableError
+from squaresvm.readers.origin import TableError
+from squaresvm.readers.table import Column, Table
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Category", "Number", "Preparation"]
@@ -32,6 +37,11 @@ class Number:
     fill: float
 
     width = 1
+
+    @property
+    def coded_fill(self) -> float:
+        """What a missing value is in the rows."""
+        return (self.fill - self.centre) / self.scale
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,15 @@ class Preparation:
         prepared = cls(features, label, id, weight, missing)
         for column in used:
             prepared._check_missing(table, column)
-        return prepared
+        return prepared._with_varied_numbers(table)
+
+    def _with_varied_numbers(self, table: Table) -> Preparation:
+        """Return the preparation without numbers that the mean stands for in every row."""
+        unfilled = self.unfilled_numbers(self.rows(table))
+        rest = tuple(feature for feature in self.features if feature.name not in unfilled)
+        if not rest:
+            raise TableError(f"{table.path}: no column beside the label holds more than one value")
+        return replace(self, features=rest)
 
     @classmethod
     def plain(cls, names: Iterable[str]) -> Preparation:
@@ -225,7 +243,13 @@ class Preparation:
         return replace(self, features=tuple(features)), np.array(sources, dtype=np.intp)
 
     def without_unused_levels(self, X: Matrix) -> tuple[Preparation, IntArray]:
-        """Return the preparation without levels that no row of X has, and which columns stay."""
+        """Return the preparation without what no row of X has, and which columns stay.
+
+        That is: levels that no row has; and, where missing values are the mean, scaled numbers that no row
+        has but the mean. One column stays in any case, and forgets its numbers.
+        """
+        # A number that is not scaled stays: the rows themselves hold its mean.
+        unfilled = self.unfilled_numbers(X)
         features: list[Feature] = []
         sources: list[int] = []
         start = 0
@@ -237,10 +261,35 @@ class Preparation:
                 sources += [column for column, has in zip(block, used, strict=True) if has]
                 levels = [level for level, has in zip(feature.levels, used, strict=True) if has]
                 feature = replace(feature, levels=tuple(levels))
+            elif feature.name in unfilled and feature.coded_fill == 0.0:
+                continue
             else:
                 sources += block
             features.append(feature)
+        if not sources:
+            return self._with_one_void()
         return replace(self, features=tuple(features)), np.array(sources, dtype=np.intp)
+
+    def _with_one_void(self) -> tuple[Preparation, IntArray]:
+        """Return the preparation with one column, which rows need, without its numbers; and its place."""
+        start = 0
+        for feature in self.features:
+            if isinstance(feature, Number):
+                void = Number(feature.name, 0.0, 1.0, 0.0)
+                return replace(self, features=(void,)), np.array([start], dtype=np.intp)
+            start += feature.width
+        return self, np.arange(self.n_columns)
+
+    def unfilled_numbers(self, X: Matrix) -> list[str]:
+        """Return the numbers whose mean stands in every row of X, where missing values are the mean."""
+        if self.missing != "mean":
+            return []
+        start, found = 0, []
+        for feature in self.features:
+            if isinstance(feature, Number) and np.all(_dense(X[:, start]) == feature.coded_fill):
+                found.append(feature.name)
+            start += feature.width
+        return found
 
     # Files -----------------------------------------------------------------------------------------
 
@@ -290,11 +339,11 @@ def _feature(table: Table, column: Column, scale: bool) -> Feature:
         mean, deviation = float(present.mean()), float(present.std())
     if not np.isfinite(mean) or not np.isfinite(deviation):
         raise TableError(f"{table.path}: column {column.name!r} holds numbers too large to be scaled")
-    if not scale:
-        return Number(column.name, 0.0, 1.0, mean)
     # Rounding leaves a deviation that is not quite zero of a column that is constant.
     if deviation <= 8.0 * np.finfo(np.float64).eps * abs(mean):
-        return Number(column.name, float(present[0]), 1.0, float(present[0]))
+        mean, deviation = float(present[0]), 1.0
+    if not scale:
+        return Number(column.name, 0.0, 1.0, mean)
     return Number(column.name, mean, deviation, mean)
 
 
@@ -308,6 +357,11 @@ def _category(table: Table, column: Column) -> Category:
 def _empty(table: Table, column: Column) -> TableError:
     name = column.name
     return TableError(f"{table.path}: column {name!r} holds no value at all; --ignore {name} leaves it out")
+
+
+def _dense(column: Any) -> FloatArray:
+    values: FloatArray = column.toarray() if hasattr(column, "toarray") else column
+    return values
 
 
 def _decoded(entry: Any) -> Feature:

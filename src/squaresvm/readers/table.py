@@ -1,33 +1,34 @@
-"""What the readers return: columns with names, or sparse rows without."""
+"""Whole tables in memory: columns with names, or sparse rows without."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from squaresvm.typing import BoolArray, FloatArray, Matrix
+from squaresvm.readers.csv import csv_blocks
+from squaresvm.readers.libsvm import holds_libsvm, libsvm_texts
+from squaresvm.readers.origin import TableError, opened
+from squaresvm.runtime.threads import read_ahead
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
-__all__ = ["MISSING", "Column", "SparseRows", "Table", "TableError"]
+__all__ = ["LARGEST_COLUMN", "Column", "SparseRows", "Table", "read"]
 
-#: What stands for a value that is not there, in text.
-MISSING = frozenset(["", "?", "NA", "N/A", "NaN", "nan", "null"])
+#: Index of LIBSVM text up to which rows are taken into memory: a vector of so many numbers takes 512 MB.
+LARGEST_COLUMN = 2**26
 #: Characters of a cell that a message quotes.
 _QUOTED = 40
-
-
-class TableError(ValueError):
-    """A file whose rows cannot be used; the message is one line that names file and line.
-
-    Examples
-    --------
-    >>> from squaresvm.readers import TableError
-    >>> issubclass(TableError, ValueError)
-    True
-    """
+#: Rows of Parquet that are read at a time.
+_BATCH_ROWS = 65_536
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT64 = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,8 @@ class Column:
     ----------
     name : str
     cells : ndarray of shape (m,)
-        float64 with NaN where a value is missing, or objects: strings, "" where one is missing.
+        float64 with NaN where a value is missing, or objects: strings, "" where one is missing. Whole numbers
+        that float64 does not hold exactly are strings.
     """
 
     name: str
@@ -81,10 +83,22 @@ class Column:
         """Return the cells as numbers with NaN where one is missing; None where a cell is no number."""
         if not self.is_text:
             return self.cells
+        if any("_" in cell for cell in self.cells):  # Python reads 1_0 as 10.
+            return None
         try:
             return np.array([cell or "nan" for cell in self.cells], dtype=np.float64)
         except ValueError:
             return None
+
+    def integers(self) -> IntArray | None:
+        """Return the cells as whole numbers, exactly; None where one is none, or beyond 64 bits."""
+        if not self.is_text:
+            is_whole = np.all(self.cells == np.round(self.cells)) and np.all(np.abs(self.cells) < 2**53)
+            return self.cells.astype(np.int64) if is_whole else None
+        values = [_whole(cell) for cell in self.cells]
+        if any(value is None or not _INT64.min <= value <= _INT64.max for value in values):
+            return None
+        return np.array(values, dtype=np.int64)
 
     def first_text(self) -> int | None:
         """Return where the first cell that is no number stands; None where all are."""
@@ -105,9 +119,17 @@ class Column:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        return None if "_" in text else float(text)
     except ValueError:
         return None
+
+
+def _whole(text: str) -> int | None:
+    """Return the whole number that a text stands for: 7, +7, 7.0 and 7e0 are one."""
+    if _INTEGER.fullmatch(text):
+        return int(text) if len(text) <= 20 else None
+    value = _number(text)
+    return int(value) if value is not None and abs(value) < 2**53 and value == int(value) else None
 
 
 def _plain(value: float) -> str:
@@ -172,3 +194,87 @@ class Table:
             row = int(np.flatnonzero(np.isinf(numbers))[0])
             raise self.error(row, f"column {column.name!r} holds {column.quoted(row)}, which is not finite")
         return numbers
+
+
+# Reading -----------------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str]) -> Table | SparseRows:
+    """Return the rows of a file; what kind it is of is told by its contents, not by its name.
+
+    Parameters
+    ----------
+    path : path-like
+        LIBSVM text (``label index:value ...``, indices up to 67,108,864), CSV with a line of names (commas,
+        semicolons or tabs) or Parquet, plain or gzip.
+
+    Returns
+    -------
+    Table or SparseRows
+
+    Raises
+    ------
+    TableError
+        If the file is none of these; the message names file and line.
+    OSError
+        If it cannot be read.
+    """
+    path = Path(path)
+    with opened(path) as file:
+        if file.peek(4)[:4] == b"PAR1":
+            return _parquet_table(path)
+        if holds_libsvm(file):
+            return _sparse_rows(path)
+        file.seek(0)
+        return _csv_table(path, file)
+
+
+def _sparse_rows(path: Path) -> SparseRows:
+    texts = libsvm_texts(path, low=1, high=LARGEST_COLUMN)
+    with closing(read_ahead(text.parse for text in texts)) as parsed:
+        parts = list(parsed)
+    stacked = sp.vstack([X for X, _ in parts], format="csr")
+    y = np.concatenate([labels for _, labels in parts])
+    n = int(stacked.indices.max()) if stacked.indices.size else 1
+    X = sp.csr_matrix((stacked.data, stacked.indices - 1, stacked.indptr), shape=(y.size, n))
+    X.has_canonical_format = True  # The reader refuses indices that do not increase.
+    return SparseRows(path, X, _labels(y))
+
+
+def _labels(values: FloatArray) -> np.ndarray[Any, Any]:
+    whole = np.all(values == np.round(values)) and np.abs(values).max() < 2**53
+    return values.astype(np.int64) if whole else values
+
+
+def _csv_table(path: Path, file: Any) -> Table:
+    blocks = list(csv_blocks(path, file))
+    lines = [line for block in blocks for line in block.lines]
+    if not lines:
+        raise TableError(f"{path}: holds a header and no rows")
+    columns = {}
+    for name in list(blocks[0].columns):
+        cells = np.empty(len(lines), dtype=object)
+        cells[:] = [cell for block in blocks for cell in block.columns.pop(name)]
+        columns[name] = Column(name, cells)
+    return Table(path, columns, lines)
+
+
+def _parquet_table(path: Path) -> Table:
+    try:
+        import pyarrow as pa
+
+        from squaresvm.readers.parquet import ParquetReader, cells_of
+    except ModuleNotFoundError:
+        raise TableError(f"{path}: Parquet needs pyarrow: pip install 'squaresvm[cli]'") from None
+    with ParquetReader.open(path) as reader:
+        names = list(reader.schema.names)
+        if len(set(names)) != len(names):
+            raise TableError(f"{path}: two columns have the same name")
+        if len(names) < 2:
+            raise TableError(f"{path}: has fewer than two columns: a table needs a label and a feature")
+        if reader.rows == 0:
+            raise TableError(f"{path}: holds a header and no rows")
+        batches = [read.batch for read in reader.batches(names, _BATCH_ROWS)]
+    table = pa.Table.from_batches(batches)
+    columns = {name: Column(name, cells_of(path, name, table.column(name))) for name in names}
+    return Table(path, columns, range(table.num_rows), unit="row")

@@ -8,7 +8,7 @@ import numpy as np
 
 from squaresvm.typing import FloatArray
 
-__all__ = ["sign_columns", "signs", "two_labels"]
+__all__ = ["same_kind", "sign_columns", "signs", "two_labels"]
 
 
 def two_labels(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -66,3 +66,43 @@ def sign_columns(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> Floa
     [[-1, -1, 1], [1, -1, -1]]
     """
     return signs((y == classes[1])[:, None] if classes.size == 2 else y[:, None] == classes)
+
+
+def same_kind(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return new labels as the kind of label that a model has; a ValueError where they are of another.
+
+    Numbers and text do not mix: joined in one array, the numbers would become text, and every class would
+    have another name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.rows.labels import same_kind
+    >>> same_kind(np.array([1, 2], dtype=np.uint64), np.array([-1, 1])).dtype
+    dtype('int64')
+    >>> same_kind(np.array(["b"]), np.array([-1, 1]))
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must be of the kind that the model was fitted on, numbers such as -1; got 'b'
+    """
+    if y.dtype == classes.dtype or y.dtype == object or classes.dtype == object:
+        return y
+    kinds = [_kind(array.dtype) for array in (y, classes)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"labels must be of the kind that the model was fitted on, {kinds[1]} such as "
+            f"{classes.tolist()[0]!r}; got {y.tolist()[0]!r}"
+        )
+    if {y.dtype.kind, classes.dtype.kind} == {"i", "u"}:
+        # NumPy would join signed and unsigned integers as floats, which are not the same labels beyond 2^53.
+        converted = y.astype(classes.dtype)
+        if not np.array_equal(converted.astype(object), y.astype(object)):
+            raise ValueError(
+                f"labels beyond the range of the model's own, {classes.dtype}, cannot be learned"
+            )
+        return converted
+    return y
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    return {"U": "text", "S": "bytes", "b": "truth values"}.get(dtype.kind, "numbers")

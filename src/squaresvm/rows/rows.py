@@ -292,6 +292,17 @@ class Rows:
             else:
                 base[row] = 0.0
 
+    @property
+    def may_be_erased(self) -> bool:
+        """Whether rows that leave are struck out in place, so that older rows on the same base lose them."""
+        return not isinstance(self.base, Chunks) and self.is_owned and _bytes(self.base) > LARGE_BYTES
+
+    def private(self) -> Rows:
+        """Return the same rows, which nobody else can erase."""
+        if not self.may_be_erased:
+            return self
+        return replace(self, base=self.X.copy() if self.alive is None else self.X, alive=None)
+
     def compact(self) -> Rows:
         """Return the rows with no reference to features of rows that have left."""
         if self.alive is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -10,25 +10,24 @@ import numpy as np
 
 from squaresvm.estimators import LSSVC, LSSVR
 from squaresvm.estimators.requests import Updating
-from squaresvm.judging.receipt import Receipt
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
-from squaresvm.models.state import Settings, check_costs, encode, features, find_classes
+from squaresvm.models.model import Settings
+from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_integer
-from squaresvm.search.families import HAVE_GAMMA, KernelFamily
 from squaresvm.search.grid import SearchResults, check_values, default_Cs, default_gammas
-from squaresvm.search.paths import KernelPath, LinearPath, Path
+from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
 from squaresvm.search.rounds import Search
 from squaresvm.search.scoring import Judge, check_scoring
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LSSVCCV", "LSSVRCV", "Searching"]
+__all__ = ["LSSVCCV", "LSSVRCV", "LooSearch"]
 
 
-class Searching(Updating):
+class LooSearch(Updating):
     """What both searches share: `fit` searches first, and `forget` drops what the search said."""
 
     Cs: Sequence[float] | None
@@ -61,9 +60,9 @@ class Searching(Updating):
     def _has_gamma(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel in HAVE_GAMMA
 
-    def _settings(self, rows: Rows) -> Settings:
+    def _settings(self, rows: Rows, is_refit: bool = False) -> Settings:
         """Return the settings with the C and gamma of the best leave-one-out score."""
-        settings = super()._settings(rows)
+        settings = super()._settings(rows, is_refit)
         weights = settings.row_weights(rows.y, rows.weights)
         held: IntArray = np.flatnonzero(weights > 0)
         if held.size == 0:
@@ -101,7 +100,7 @@ class Searching(Updating):
             return rows.X[np.ix_(held, held)]
         # A model that is fitted again: its operator has K, of these very rows.
         everyone = np.arange(held.size)
-        return self._state.problem.operator.block(everyone, everyone)
+        return self._holding("searching anew").problem.operator.block(everyone, everyone)
 
     @staticmethod
     def _paths(X: Matrix, settings: Settings, targets: FloatArray, weights: FloatArray) -> Any:
@@ -124,22 +123,9 @@ class Searching(Updating):
 
         return computed
 
-    def forget(self, ids: Iterable[Hashable]) -> Receipt:
-        """Remove rows, as `LSSVC.forget` does; C and gamma stay, the search results are dropped.
-
-        Parameters
-        ----------
-        ids : iterable of hashables
-            As in ``ids_``.
-
-        Returns
-        -------
-        Receipt
-        """
-        receipt = super().forget(ids)
-        # The scores were taken from the rows that left, too.
+    def _drop_results(self) -> None:
+        # The scores were taken from the rows that left, too; C and gamma stay.
         self._search = None
-        return receipt
 
     def _results(self, attribute: str) -> SearchResults:
         self._fitted(attribute)
@@ -192,7 +178,7 @@ def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, A
             )
 
 
-class LSSVCCV(Searching, LSSVC):
+class LSSVCCV(LooSearch, LSSVC):
     r"""Least squares support vector classifier that chooses C and gamma by exact leave-one-out.
 
     For each gamma one decomposition of the kernel matrix gives the leave-one-out values of all rows, for
@@ -297,7 +283,7 @@ class LSSVCCV(Searching, LSSVC):
         self.n_jobs = n_jobs
 
 
-class LSSVRCV(Searching, LSSVR):
+class LSSVRCV(LooSearch, LSSVR):
     r"""Least squares support vector regression that chooses C and gamma by exact leave-one-out.
 
     See :class:`LSSVCCV`, whose parameters it has, but for class_weight; the default score is the coefficient

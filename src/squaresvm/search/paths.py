@@ -1,4 +1,4 @@
-"""Exact leave-one-out values for every C from one decomposition.
+"""Exact leave-one-out values: for every C from one decomposition, for every gamma from the same distances.
 
 With weights w_i and C_i = C w_i, let G = W^1/2 K W^1/2. Then
 
@@ -16,19 +16,25 @@ this is the first third. The border of a free bias is added as in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+from sklearn.metrics.pairwise import manhattan_distances
 
 from squaresvm.factors import Moments
+from squaresvm.kernels import Kernel, _for_distances, _integer_power, inner_products, squared_norms
 from squaresvm.linalg.blas import product
 from squaresvm.linalg.lapack import tridiagonalise_in_place
 from squaresvm.runtime.memory import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["KernelPath", "LinearPath", "Path"]
+__all__ = ["HAVE_GAMMA", "KernelFamily", "KernelPath", "LinearPath", "Path"]
+
+#: Kernels with a parameter gamma.
+HAVE_GAMMA = ("rbf", "laplacian", "poly", "sigmoid")
 
 
 class Path(Protocol):
@@ -60,7 +66,7 @@ class KernelPath:
         if not np.all(weights == 1.0):
             K *= self._root
             K *= self._root[:, None]
-        self._diagonal, self._beside = tridiagonalise_in_place(K)
+        self._diagonal, self._off_diagonal = tridiagonalise_in_place(K)
         self._Q = K
         columns = [np.ones((targets.shape[0], 1)), targets] if free_bias else [targets]
         self._right = product(K.T, np.asfortranarray(self._root[:, None] * np.hstack(columns)))
@@ -80,11 +86,11 @@ class KernelPath:
         """Return D of T + shift I = L D L', a row for each shift."""
         m = self._diagonal.size
         pivots = np.empty((shifts.size, m))
-        squares = self._beside**2
+        off_diagonal_squares = self._off_diagonal**2
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             pivots[:, 0] = self._diagonal[0] + shifts
             for k in range(1, m):
-                pivots[:, k] = self._diagonal[k] + shifts - squares[k - 1] / pivots[:, k - 1]
+                pivots[:, k] = self._diagonal[k] + shifts - off_diagonal_squares[k - 1] / pivots[:, k - 1]
         return np.nan_to_num(pivots, nan=-1.0)
 
     def _diag_inverse(self, pivots: FloatArray) -> FloatArray:
@@ -93,7 +99,7 @@ class KernelPath:
         total = np.zeros((pivots.shape[0], m))
         if total.size == 0:
             return total
-        multipliers = self._beside / pivots[:, :-1]
+        multipliers = self._off_diagonal / pivots[:, :-1]
         inverse = 1.0 / pivots
         row, square = np.zeros_like(total), np.empty_like(total)
         for k in range(m):
@@ -120,7 +126,7 @@ class KernelPath:
     def _band(self, shift: float) -> FloatArray:
         band = np.zeros((2, self._diagonal.size))
         band[0] = self._diagonal + shift
-        band[1, :-1] = self._beside
+        band[1, :-1] = self._off_diagonal
         return band
 
 
@@ -146,13 +152,13 @@ class LinearPath:
         moments = Moments.of(Z, weights, targets)
         centre = moments.mean if free_bias else np.zeros_like(moments.mean)
         self._offset = moments.target if free_bias else np.zeros_like(moments.target)
-        self._own = weights / moments.total if free_bias else np.zeros_like(weights)
+        self._bias_leverage = weights / moments.total if free_bias else np.zeros_like(weights)
         scatter, response = moments.scatter, moments.response
         if not free_bias:
             scatter = scatter + moments.total * np.outer(moments.mean, moments.mean)
             response = response + moments.total * np.outer(moments.mean, moments.target)
-        spread, V = np.linalg.eigh(scatter)
-        self._spread = np.maximum(spread, 0.0)
+        eigenvalues, V = np.linalg.eigh(scatter)
+        self._eigenvalues = np.maximum(eigenvalues, 0.0)
         self._response = V.T @ response
         self._targets, self._weights = targets, weights
         self._P = np.empty(Z.shape)
@@ -164,8 +170,8 @@ class LinearPath:
     def leave_one_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
         """Yield the values of shape (m, k) for each C."""
         for C in Cs:
-            shrink = 1.0 / (self._spread + 1.0 / C)
-            leverage = self._own + self._weights * self._squares(shrink)
+            shrink = 1.0 / (self._eigenvalues + 1.0 / C)
+            leverage = self._bias_leverage + self._weights * self._squares(shrink)
             fitted = self._offset + self._P @ (shrink[:, None] * self._response)
             yield self._targets - (self._targets - fitted) / (1.0 - leverage)[:, None]
 
@@ -174,3 +180,65 @@ class LinearPath:
         for part in row_blocks(*self._P.shape):
             out[part] = self._P[part] ** 2 @ shrink
         return out
+
+
+class KernelFamily:
+    """The kernel matrices of some rows, by gamma.
+
+    Distances or inner products are the same for all gammas, and are taken once.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of which gamma is replaced.
+    X : array or CSR matrix of shape (m, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.kernels import Kernel
+    >>> from squaresvm.search.paths import KernelFamily
+    >>> family = KernelFamily(Kernel("rbf"), np.array([[0.0], [1.0]]))
+    >>> np.round(family(2.0), 3)
+    array([[1.   , 0.135],
+           [0.135, 1.   ]])
+    """
+
+    def __init__(self, kernel: Kernel, X: Matrix) -> None:
+        self.kernel = kernel
+        self.X = X
+        # Now, and not when first needed: several threads may need it first.
+        self._pairs = self._make_pairs() if kernel.function in HAVE_GAMMA else np.empty((0, 0))
+
+    def _make_pairs(self) -> FloatArray:
+        """Return what gamma multiplies: minus a distance, or an inner product."""
+        if self.kernel.function == "laplacian":
+            rows = _for_distances(self.X)
+            distances = manhattan_distances(rows, rows)
+            return np.asarray(np.negative(distances, out=distances))
+        inner = inner_products(self.X, self.X)
+        if self.kernel.function != "rbf":
+            return inner
+        norms = squared_norms(self.X)
+        inner *= 2.0
+        inner -= norms[:, None]
+        inner -= norms[None, :]
+        # A squared distance is not negative, whatever rounding says.
+        return np.minimum(inner, 0.0, out=inner)
+
+    def __call__(self, gamma: float) -> FloatArray:
+        """Return the kernel matrix, a new Fortran-ordered array."""
+        kernel = replace(self.kernel, gamma=gamma)
+        kernel.check_range(self.X)
+        values = self._from_pairs(kernel) if kernel.function in HAVE_GAMMA else kernel(self.X, self.X)
+        # The matrix is its own transpose, so no copy is needed to change its order.
+        return values if values.flags.f_contiguous else values.T
+
+    def _from_pairs(self, kernel: Kernel) -> FloatArray:
+        values = self._pairs * kernel.gamma
+        if kernel.function in ("rbf", "laplacian"):
+            return np.exp(values, out=values)
+        values += kernel.coef0
+        if kernel.function == "poly":
+            return _integer_power(values, kernel.degree)
+        return np.asarray(np.tanh(values, out=values))

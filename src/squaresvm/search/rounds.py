@@ -1,4 +1,4 @@
-"""The search: decompositions in parallel, one for each gamma, each serving every C."""
+"""The rounds of a search: decompositions in parallel, one for each gamma, each serving every C."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ returns the number of updates and that row, -1 where none is missing (for pairs,
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from squaresvm.runtime.jit import compiled
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["pairwise_updates", "sesqui_updates", "two_updates"]
@@ -28,7 +28,7 @@ _NOTHING = np.int64(-1)
 # are in the order of the floats.
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _move(
     gradient: FloatArray,
     row: FloatArray,
@@ -49,7 +49,7 @@ def _move(
     return largest
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _move_bounded(
     gradient: FloatArray,
     row: FloatArray,
@@ -71,7 +71,7 @@ def _move_bounded(
     return largest
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def two_updates(
     values: FloatArray,
     stride: int,
@@ -131,7 +131,7 @@ def two_updates(
     return updates, -1
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def sesqui_updates(
     values: FloatArray,
     stride: int,
@@ -204,7 +204,7 @@ def sesqui_updates(
     return updates, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def pairwise_updates(
     values: FloatArray,
     stride: int,

@@ -10,6 +10,7 @@ from squaresvm.operators import LinearOperator, RowCache
 from squaresvm.operators.linear import pivoted_features
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_choice, check_integer
+from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, Target, search_active_sets
 from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
@@ -90,7 +91,7 @@ class ActiveSet:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge."""
-        return problem.loss is Loss.SQUARED_HINGE
+        return problem.loss == Loss.SQUARED_HINGE
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -244,14 +245,14 @@ def _capped(
         used = found.beta[:, 0] != 0.0
         errors = np.where(used, -np.inf, 1.0 - y * point.decision)
         wanted = (errors > 1e-3 * tol) & ~working
-        if not wanted.any() or found.outcome is not Outcome.FINISHED or iterations >= limit:
+        if not wanted.any() or found.outcome != Outcome.FINISHED or iterations >= limit:
             break
         if cap - int(used.sum()) < min(int(wanted.sum()), max(1, cap // 10)):
             cap, growths = 2 * cap, growths + 1
         worst = np.argsort(-np.where(wanted, errors, -np.inf), kind="stable")
         working = used.copy()
         working[worst[: min(cap - int(used.sum()), int(wanted.sum()))]] = True
-    if iterations >= limit and wanted.any() and found.outcome is Outcome.FINISHED:
+    if iterations >= limit and wanted.any() and found.outcome == Outcome.FINISHED:
         found = replace(found, outcome=Outcome.MAX_ITER)
     return replace(found, n_iter=iterations), growths
 
@@ -275,7 +276,7 @@ def _through_features(problem: Problem, tol: float, limit: int, found: Solution)
     multipliers of ordinary size; the active sets go on from there.
     """
     residual = float(problem.residual(found)[0])
-    if found.outcome is not Outcome.FINISHED or residual <= tol:
+    if found.outcome != Outcome.FINISHED or residual <= tol:
         return found
     if residual <= float(problem.rounding(found)[0]):
         return found
@@ -293,7 +294,7 @@ def _coordinate_start(problem: Problem) -> Solution | None:
     """Return a rough solution by coordinate updates; None where the first set may as well be all rows."""
     if problem.n_rows < _COORDINATE_ROWS:
         return None
-    if problem.operator.full() is None:
+    if problem.operator.full() is None or not is_compiled():
         return None
     from squaresvm.solvers import _smo_loops
 

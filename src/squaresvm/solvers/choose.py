@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+import scipy.sparse as sp
+
 from squaresvm.operators import OnDemandOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_wide
 from squaresvm.runtime.memory import available_memory
+from squaresvm.runtime.threads import thread_count
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
 from squaresvm.solvers.direct import Direct
+from squaresvm.solvers.held_kernel import WithKernelHeld
 from squaresvm.solvers.kernel_system import forecast
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.newton import Newton
@@ -18,8 +23,9 @@ from squaresvm.solvers.sesqui_smo import SesquiSmo
 from squaresvm.solvers.substitution import Substitution
 from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
+from squaresvm.typing import Matrix
 
-__all__ = ["SOLVERS", "choose", "wants_rows"]
+__all__ = ["SOLVERS", "choose", "choose_for_source", "wants_rows"]
 
 #: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
 _MEMORY_SHARE = 0.7
@@ -39,6 +45,11 @@ _HINGE_ITERATIONS, _HINGE_ROWS = 20.0, 12_000
 _FEW_ITERATIONS = 200.0
 #: Rows of a first active set, where the kernel matrix is not held.
 _FIRST_SET = 2000
+
+#: Steps of Newton's method, and of active sets, that a forecast counts on.
+_NEWTON_STEPS, _SET_STEPS = 10.0, 20.0
+#: Operations of Newton's method by products from which on active sets are considered: some seconds.
+_SLOW_WORK = 1e10
 
 #: Solvers by the name that ``solver=`` takes.
 SOLVERS: dict[str, Solver] = {
@@ -89,6 +100,63 @@ def choose(problem: Problem, requested: str | Solver) -> tuple[Solver, str]:
     return solver, "asked for by name"
 
 
+#: What fits a linear model by passes over a source.
+_BY_PASSES = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",)}
+
+
+def choose_for_source(loss: Loss, requested: object, n_features: int) -> tuple[str, str]:
+    """Return the name of the solver for a linear model whose rows are read in passes, and why it was taken.
+
+    Parameters
+    ----------
+    loss : Loss
+    requested : object
+        What ``solver=`` was given: ``'auto'`` or a name. Solvers with options of their own do not go by
+        passes.
+    n_features : int
+
+    Returns
+    -------
+    name : str
+        ``'direct'``: one system from sums of n x n numbers; ``'newton'``: steps in w.
+    reason : str
+
+    Raises
+    ------
+    ValueError
+        If the requested solver does not go by passes.
+    MemoryError
+        If sums were asked for by name, and there is no room for them.
+    """
+    fitting = _BY_PASSES[Loss(loss)]
+    if not isinstance(requested, str) or requested not in ("auto", *fitting):
+        names = " or ".join(repr(name) for name in (*fitting, "auto"))
+        raise ValueError(f"a source is fitted with solver={names}; got {requested!r}")
+    wide = is_wide(n_features)
+    name = requested
+    if name == "auto":
+        name = "direct" if "direct" in fitting and not wide else "newton"
+    if name == "newton":
+        return name, (
+            "conjugate gradients for Newton steps in w need no matrix of columns by columns"
+            if wide
+            else "Newton steps in w need few passes"
+        )
+    if requested == "direct":
+        _check_sums_fit(n_features)
+    return name, "one system from sums over the rows"
+
+
+def _check_sums_fit(n_features: int) -> None:
+    # One for each block that is at work or waits, the total and what it becomes, the system and its factor.
+    needed, free = 8 * n_features**2 * (thread_count() + 6), available_memory()
+    if needed > free:
+        raise MemoryError(
+            f"solver='direct' needs about {needed / 2**30:.1f} GB for sums of {n_features} x {n_features} "
+            f"numbers, and {free / 2**30:.1f} GB are free: leave solver='auto', which needs none of them"
+        )
+
+
 def wants_rows(requested: str | Solver, n_rows: int) -> bool:
     """Return whether K of so many rows is better computed row by row than held.
 
@@ -128,7 +196,7 @@ def _features(problem: Problem) -> str:
 def _by_rows(problem: Problem) -> tuple[Solver, str]:
     """Return the solver for a kernel matrix that is not held."""
     size = f"{problem.n_rows} rows, whose kernel matrix does not fit the free memory"
-    if problem.loss is Loss.SQUARED:
+    if problem.loss == Loss.SQUARED:
         solver: Solver = Substitution() if problem.bias.is_free else TwoSmo()
         return solver, f"squared loss, {size}: updates need a row of it at a time"
     if problem.bias.is_free:
@@ -147,7 +215,7 @@ def _gradients(problem: Problem) -> tuple[Solver, str] | None:
     """Return conjugate gradients and why, where they are expected to be the fastest; else None."""
     m, fits = problem.n_rows, _fits(problem.n_rows)
     rank, iterations, work = forecast(problem)
-    if problem.loss is Loss.SQUARED_HINGE:
+    if problem.loss == Loss.SQUARED_HINGE:
         wins = m >= _HINGE_ROWS and iterations <= _HINGE_ITERATIONS * m / _HINGE_ROWS
     elif fits:
         wins = _ENTRIES * m**2 + work <= _CLEARLY * _FACTOR * m**3
@@ -168,7 +236,9 @@ def _largest(problem: Problem) -> float:
 
 
 def _automatic(problem: Problem) -> tuple[Solver, str]:
-    features, operator = problem.operator.features, problem.operator
+    operator = problem.operator
+    if operator.features is not None:
+        return _for_features(problem, operator.features)
     if isinstance(operator, OnDemandOperator) and not operator.is_held:
         large = problem.n_rows >= _GRADIENT_ROWS
         taken = _gradients(problem) if large else None
@@ -176,35 +246,64 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
             return taken
         if not large or not _fits(problem.n_rows):
             return _by_rows(problem)
-        if problem.loss is Loss.SQUARED_HINGE or _updates_win(problem):
-            operator.hold()
-    if features is None and _updates_win(problem):
-        solver: Solver = TwoSmo() if problem.loss is Loss.SQUARED else SesquiSmo()
+        solver, reason = _for_held_kernel(problem)
+        # A factor asks for K itself; updates and active sets would compute its rows again and again.
+        return solver if isinstance(solver, Direct) else WithKernelHeld(solver), reason
+    return _for_held_kernel(problem)
+
+
+def _for_held_kernel(problem: Problem) -> tuple[Solver, str]:
+    """Return the solver for a kernel matrix that is held, or fits."""
+    if _updates_win(problem):
+        solver: Solver = TwoSmo() if problem.loss == Loss.SQUARED else SesquiSmo()
         return solver, (
             f"{problem.loss}, {problem.n_rows} rows, {problem.bias}: updates of single multipliers take "
             "O(m^2) in all, a factor O(m^3)"
         )
-    if features is not None and is_wide(features.shape[1]):
-        return Newton(), (
-            f"{problem.loss}, linear, {features.shape[1]} columns for {problem.n_rows} rows: conjugate "
-            "gradients for Newton steps in w take passes over the rows, and no matrix of columns by columns"
-        )
-    if problem.loss is Loss.SQUARED:
-        if features is not None:
-            return Direct(), (
-                f"squared loss, linear, {features.shape[1]} columns for {problem.n_rows} rows: "
-                "one small linear system in w"
+    if problem.loss == Loss.SQUARED:
+        return Direct(), f"squared loss, {problem.n_rows} rows: one Cholesky factor is exact and kept"
+    return ActiveSet(), f"squared hinge, {problem.n_rows} rows: active sets end at the exact solution"
+
+
+def _for_features(problem: Problem, features: Matrix) -> tuple[Solver, str]:
+    """Return the solver for a linear model with fewer columns than rows."""
+    size = f"{problem.loss}, linear, {features.shape[1]} columns for {problem.n_rows} rows"
+    if not is_wide(features.shape[1]):
+        if problem.loss == Loss.SQUARED:
+            return Direct(), f"{size}: one small linear system in w"
+        return Newton(), f"{size}: Newton steps in w need few passes over the rows"
+    if problem.loss == Loss.SQUARED_HINGE:
+        products, work = _product_forecast(problem, features)
+        by_sets = _set_work(problem.n_rows, features)
+        if work > _SLOW_WORK and by_sets < work and _fits(problem.n_rows):
+            return ActiveSet(), (
+                f"{size}: conjugate gradients for Newton steps in w would take some {products:.0f} products "
+                f"with the rows, {work / by_sets:.0f} times the work of active sets on XX', which end at the "
+                "exact solution"
             )
-        return (
-            Direct(),
-            f"squared loss, {problem.n_rows} rows: one Cholesky factor is exact and kept",
-        )
-    if features is not None:
-        return Newton(), (
-            f"squared hinge, linear, {features.shape[1]} columns for {problem.n_rows} rows: "
-            "Newton steps in w need few passes over the rows"
-        )
-    return (
-        ActiveSet(),
-        f"squared hinge, {problem.n_rows} rows: active sets end at the exact solution",
+    return Newton(), (
+        f"{size}: conjugate gradients for Newton steps in w take passes over the rows, and no matrix of "
+        "columns by columns"
     )
+
+
+def _product_forecast(problem: Problem, features: Matrix) -> tuple[float, float]:
+    """Return how many products Newton's method by conjugate gradients takes, and their operations.
+
+    A step takes about the root of the condition number, which is that of I + Z'CZ for rows without order:
+    1 + C K_ii (1 + sqrt(m / n))^2.
+    """
+    m, n = features.shape
+    diagonal = float((problem.costs * problem.operator.diagonal()).mean())
+    condition = 1.0 + diagonal * (1.0 + np.sqrt(m / n)) ** 2
+    products = _NEWTON_STEPS * np.sqrt(condition) * problem.n_columns
+    return products, 4.0 * products * _entries(features)
+
+
+def _set_work(m: int, features: Matrix) -> float:
+    """Return the operations of active sets on XX': that matrix, and a factor of half the rows a step."""
+    return 2.0 * m * _entries(features) + _SET_STEPS * (0.5 * m) ** 3
+
+
+def _entries(features: Matrix) -> float:
+    return float(features.nnz if sp.issparse(features) else features.size)

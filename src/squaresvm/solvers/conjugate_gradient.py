@@ -88,7 +88,7 @@ class ConjugateGradient:
         limit = _MAX_ITER if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
         system = KernelSystem.make(problem, self.rank, self.memory)
-        if problem.loss is Loss.SQUARED:
+        if problem.loss == Loss.SQUARED:
             first = origin(problem) if start is None else _in_multipliers(problem, start)
             found = _squared(problem, system, tol, limit, first, monitor)
         else:

@@ -14,6 +14,7 @@ from squaresvm.typing import FloatArray, IntArray
 __all__ = [
     "MAX_SWEEPS",
     "MEMORY",
+    "SHORT_PATIENCE",
     "Crawling",
     "Descent",
     "Extrapolation",
@@ -39,6 +40,8 @@ _FIRST_STEPS = 3
 _PATIENCE, _LEFT = 30, 0.1
 #: Conjugate steps, each of which costs what a sweep does, before single updates have their turn again.
 _CONJUGATE_STEPS = 200
+#: Sweeps that are given single updates once they have crawled.
+SHORT_PATIENCE = 3
 #: Rows by which K is told to be close to its diagonal.
 _LOOKED_AT = 9
 
@@ -226,6 +229,7 @@ class Descent:
         self._inverse_h = 1.0 / h
         self._plane = Extrapolation(self._product, float(h.max(initial=0.0)))
         self._crawling = Crawling()
+        self._extrapolates = True
         self._is_exact = True
         self.gradient = self._exact_gradient() if beta.any() else -target
         if not beta.any() and beside_diagonal(rows, self._inverse_h) < 1.0:
@@ -277,7 +281,7 @@ class Descent:
             self._sweep(tol)  # Steps 1 and 3.
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError
-            if self.residual > tol:
+            if self._extrapolates and self.residual > tol:
                 self._extrapolate()
             if watch is not None and watch():
                 return False
@@ -321,7 +325,9 @@ class Descent:
                 return True
             if self.residual <= tol:
                 break
-        self._plane.clear()
+        # By now points of sweeps may be so close that no plane through them tells curvature from rounding.
+        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
+        self.gradient, self._is_exact = self._exact_gradient(), True
         return False
 
     def _extrapolate(self) -> None:

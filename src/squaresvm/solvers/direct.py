@@ -58,7 +58,7 @@ class Direct:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one."""
-        return problem.loss is Loss.SQUARED
+        return problem.loss == Loss.SQUARED
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -104,7 +104,7 @@ def from_sums(problem: LinearProblem, factor: MomentsFactor, enough: float) -> S
         if left < residual:
             best, residual = point, left
     if point is not best:
-        problem.verify(best)  # The last to be judged is the one that is returned.
+        problem.verify(best)  # The problem remembers the point that was judged last: the one returned.
     return Solution(primal=best.w, bias=best.b, factor=factor)
 
 

@@ -91,7 +91,7 @@ class Lagrangian:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge and the bias not free."""
-        return problem.loss is Loss.SQUARED_HINGE and not problem.bias.is_free
+        return problem.loss == Loss.SQUARED_HINGE and not problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None

@@ -110,7 +110,7 @@ class Newton:
         # in the factors of small systems between them, would wait for one another more than they work.
         with threads_for_blas():
             found = search(problem.linear, tol, limit, Monitor(self.callback, self.trace), start)
-            if found.outcome is not Outcome.FINISHED:
+            if found.outcome != Outcome.FINISHED:
                 return found
             return _polished(problem, found, tol)
 
@@ -194,7 +194,7 @@ def _first(problem: LinearProblem, start: Solution | None, keep: Keep | None = N
         return _begun(problem, start.primal, start.bias)
     sample = None
     # With many features, rows that are enough of them are no sample any more.
-    if problem.loss is Loss.SQUARED_HINGE and not is_wide(n):
+    if problem.loss == Loss.SQUARED_HINGE and not is_wide(n):
         sample = problem.runner.sample(max(_LEAST_SAMPLE, _SAMPLE_A_FEATURE * n))
     if sample is None:
         return _begun(problem, np.zeros((n, k)), np.zeros(k))
@@ -322,20 +322,23 @@ def _polished(problem: Problem, found: Solution, tol: float) -> Solution:
     """Return the solution in multipliers where some columns are better in them.
 
     Made from w, a multiplier is C times a slack, and with it comes C times the rounding of the slack. Where
-    the slacks are small, the multipliers of the active rows are better solved for.
+    the slacks are small, the multipliers of the active rows are better solved for. But f is then a sum of
+    K_ij beta_j, which has no digits left where the columns are large: what is taken is better by its gap as
+    well.
     """
-    residual = problem.residual(found)
-    if np.all(residual <= tol):
+    before = problem.verdict(found)
+    if np.all(before.residual <= tol):
         return found
     beta, bias = problem.multipliers(found), found.bias.copy()
     better = False
-    for j in np.flatnonzero(residual > tol):
+    for j in np.flatnonzero(before.residual > tol):
         active = beta[:, j] != 0.0
         if not 0 < active.sum() <= _POLISHED_ROWS:
             continue
         column = problem.column(int(j))
         its_beta, its_bias = EqualitySystem(column).solve(active, float(found.bias[j]))
-        polished = Solution(beta=its_beta[:, None], bias=np.array([its_bias]))
-        if column.residual(polished)[0] < residual[j]:
+        after = column.verdict(Solution(beta=its_beta[:, None], bias=np.array([its_bias])))
+        allowed = max(float(before.gap[j]), tol * abs(float(before.objective[j])))
+        if after.residual[0] < before.residual[j] and after.gap[0] <= allowed:
             beta[:, j], bias[j], better = its_beta, its_bias, True
     return replace(found, primal=None, beta=beta, bias=bias) if better else found

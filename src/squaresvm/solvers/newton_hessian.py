@@ -128,7 +128,7 @@ class FormedHessian:
     def after(self, before: Point, w: FloatArray, b: FloatArray) -> tuple[Point, FormedHessian]:
         """Return another point, and the Hessian there: one pass."""
         problem = self.problem
-        if problem.loss is Loss.SQUARED:
+        if problem.loss == Loss.SQUARED:
             return problem.at(w, b), self
         if not self.is_exact:
             point = problem.at(w, b)

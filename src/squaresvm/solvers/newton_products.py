@@ -61,14 +61,14 @@ class ProductHessian:
 
     def after(self, before: Point, w: FloatArray, b: FloatArray) -> tuple[Point, ProductHessian]:
         """Return another point, and the Hessian there: one pass."""
-        if self.problem.loss is Loss.SQUARED:
+        if self.problem.loss == Loss.SQUARED:
             return self.problem.at(w, b), self
         point, outline, sides = self.problem.outlined(w, b)
         return point, replace(self, outline=outline, sides=sides)
 
     def with_columns(self, other: ProductHessian, columns: BoolArray) -> ProductHessian:
         """Return this Hessian with some columns of another; one that serves all columns is the same."""
-        if self.problem.loss is Loss.SQUARED:
+        if self.problem.loss == Loss.SQUARED:
             return self
         outline = self.outline.with_columns(other.outline, columns)
         return replace(self, outline=outline, sides=self.sides.with_columns(other.sides, columns))

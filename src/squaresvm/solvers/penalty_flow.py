@@ -91,7 +91,7 @@ class PenaltyFlow:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one and the bias free."""
-        return problem.loss is Loss.SQUARED and problem.bias.is_free
+        return problem.loss == Loss.SQUARED and problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None

@@ -16,6 +16,7 @@ from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback,
 from squaresvm.solvers.descent import (
     MAX_SWEEPS,
     MEMORY,
+    SHORT_PATIENCE,
     Crawling,
     Extrapolation,
     beside_diagonal,
@@ -35,8 +36,6 @@ _CLIPPED = 0.1
 _REFRESHES = 10
 #: Rows at most by which a kernel is told not to be semidefinite.
 _FACTORED_ROWS = 1000
-#: Sweeps that are given single updates once they have crawled.
-_SHORT_PATIENCE = 3
 #: Conjugate steps before single updates have their turn again, or until the violation of the support vectors
 #: is this share of that of the rows at their bound.
 _CONJUGATE_STEPS, _SETTLED = 200, 0.1
@@ -111,7 +110,7 @@ class SesquiSmo:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge and the bias not free."""
-        return problem.loss is Loss.SQUARED_HINGE and not problem.bias.is_free
+        return problem.loss == Loss.SQUARED_HINGE and not problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -189,6 +188,7 @@ class BoundedDescent:
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
         self._plane = Extrapolation(self._product, float(self.h.max()))
         self._crawling = Crawling()
+        self._extrapolates = True
         self.gradient = self._exact_gradient() if self.beta.any() else -self.y
         self._beside = beside_diagonal(rows, 1.0 / self.h)
         if not self.beta.any() and self._beside < 1.0:
@@ -233,7 +233,7 @@ class BoundedDescent:
             self._sweep(tol)
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError
-            if self.violation.max() > tol:
+            if self._extrapolates and self.violation.max() > tol:
                 self._extrapolate()
             if watch():
                 return False
@@ -352,8 +352,9 @@ class BoundedDescent:
             moved = self._along_face(last - self.sweeps, tol)
             if watch():
                 return True
-        self._plane.clear()
-        self._crawling = Crawling(_SHORT_PATIENCE)
+        # As in 2SMO: no plane through points that are close to each other from here on, and no lost digits.
+        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
+        self.gradient = self._exact_gradient()
         return False
 
     def _is_settled(self, tol: float) -> bool:

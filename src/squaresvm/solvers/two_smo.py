@@ -87,7 +87,7 @@ class TwoSmo:
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one and the bias not free."""
-        return problem.loss is Loss.SQUARED and not problem.bias.is_free
+        return problem.loss == Loss.SQUARED and not problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from squaresvm.streaming.arrays import ArraySource
-from squaresvm.streaming.convert import as_source
 from squaresvm.streaming.dask_source import DaskSource
 from squaresvm.streaming.iterables import BlockSource
 from squaresvm.streaming.libsvm import LibsvmSource
@@ -23,3 +25,35 @@ __all__ = [
     "as_source",
     "is_source",
 ]
+
+
+def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source:
+    """Return rows as a source: a source as it is, Dask arrays as a `DaskSource`, others as an `ArraySource`.
+
+    Parameters
+    ----------
+    X : Source, dask array, array-like or sparse matrix
+        Rows.
+    y, sample_weight : array-like or dask array, optional
+        Labels or values, and weights; a source has its own.
+
+    Returns
+    -------
+    Source
+
+    Examples
+    --------
+    >>> from squaresvm.streaming import as_source
+    >>> as_source([[1.0, 2.0], [3.0, 4.0]], [1, -1]).n_rows
+    2
+    """
+    if is_source(X):
+        if y is not None or sample_weight is not None:
+            raise ValueError("a source has its own y and weights: give none beside it")
+        return X
+    if y is None:
+        raise ValueError("y is missing: rows that are not a source need it")
+    dask_array = sys.modules.get("dask.array")
+    if dask_array is not None and isinstance(X, dask_array.Array):
+        return DaskSource(X, y, sample_weight)
+    return ArraySource(X, y, sample_weight)

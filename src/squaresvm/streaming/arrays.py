@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from squaresvm.readers import Place
 from squaresvm.rows import canonical_csr
 from squaresvm.runtime.threads import in_order
 from squaresvm.streaming.checks import as_matrix, checked_block, float_type, rows_per_block
-from squaresvm.streaming.source import Block, Place, named
+from squaresvm.streaming.source import Block, named
 from squaresvm.typing import Matrix
 
 __all__ = ["ArraySource"]

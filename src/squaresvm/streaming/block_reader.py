@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from squaresvm.readers import Place
 from squaresvm.runtime.threads import read_ahead
 from squaresvm.streaming.checks import checked_block
-from squaresvm.streaming.source import Block, Place, named
+from squaresvm.streaming.source import Block, named
 
 __all__ = ["FILE_BLOCK_BYTES", "Piece", "ReadSource"]
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from squaresvm.readers import Place
 from squaresvm.rows import canonical_csr
 from squaresvm.runtime.arguments import check_integer
-from squaresvm.streaming.source import Block, Place
+from squaresvm.streaming.source import Block
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["as_matrix", "as_weights", "checked_block", "float_type", "rows_per_block"]

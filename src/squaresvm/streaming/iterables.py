@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.readers import Place
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.streaming.block_reader import Piece, ReadSource
-from squaresvm.streaming.source import Place
 
 __all__ = ["BlockSource"]
 

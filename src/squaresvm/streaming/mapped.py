@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.readers import Place
 from squaresvm.streaming.checks import checked_block
-from squaresvm.streaming.source import Block, Place, Source
+from squaresvm.streaming.source import Block, Source
 
 __all__ = ["MappedSource"]
 

@@ -1,11 +1,10 @@
-"""Parquet files and folders of them, by PyArrow."""
+"""Parquet files and folders of them as a source of blocks."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from squaresvm.readers.parquet import ParquetBatch, ParquetReader, is_number, is_text, require_pyarrow
 from squaresvm.runtime.threads import thread_count
 from squaresvm.streaming.block_reader import FILE_BLOCK_BYTES, Piece, ReadSource
 from squaresvm.streaming.checks import rows_per_block
-from squaresvm.streaming.source import Place
 
 __all__ = ["ParquetSource", "SpareArrays"]
 
@@ -69,7 +68,7 @@ class ParquetSource(ReadSource):
         columns: Sequence[str] | None = None,
         block_rows: int | None = None,
     ) -> None:
-        _pyarrow()
+        require_pyarrow()
         self._paths = _files(path)
         self._label, self._weight = label, weight
         self._columns = None if columns is None else tuple(columns)
@@ -79,8 +78,8 @@ class ParquetSource(ReadSource):
 
     @cached_property
     def _first_layout(self) -> _Layout:
-        with _opened(self._paths[0]) as file:
-            return self._layout(self._paths[0], file.schema_arrow)
+        with ParquetReader.open(self._paths[0]) as reader:
+            return self._layout(self._paths[0], reader.schema)
 
     def _layout(self, path: Path, schema: Any, features: Sequence[str] | None = None) -> _Layout:
         others = [name for name in (self._label, self._weight) if name is not None]
@@ -117,14 +116,11 @@ class ParquetSource(ReadSource):
         # As many as there are jobs at any time.
         spare = SpareArrays(thread_count() + 4)
         for path in self._paths:
-            with _opened(path) as file:
-                layout = self._layout(path, file.schema_arrow, features)
+            with ParquetReader.open(path) as reader:
+                layout = self._layout(path, reader.schema, features)
                 size = rows_per_block(self._block_rows, 8 * layout.width, FILE_BLOCK_BYTES)
-                first = 0
-                for batch in _batches(path, file, layout.columns, size):
-                    place = Place(str(path), first, batch.num_rows)
-                    yield Piece(batch.num_rows, place, partial(_decode, batch, layout, place, spare))
-                    first += batch.num_rows
+                for batch in reader.batches(layout.columns, size):
+                    yield Piece(batch.rows, batch.place, partial(_decode, batch, layout, spare))
 
 
 @dataclass(frozen=True)
@@ -142,14 +138,6 @@ class _Layout:
     @property
     def columns(self) -> list[str]:
         return list(dict.fromkeys([*self.features, self.label, *([self.weight] if self.weight else [])]))
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError("Parquet files need PyArrow: pip install 'squaresvm[dask]'") from None
-    return pyarrow
 
 
 def _files(path: Any) -> tuple[Path, ...]:
@@ -174,35 +162,9 @@ def _is_hidden(file: Path, root: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in file.relative_to(root).parts)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    pa = _pyarrow()
-    try:
-        # Without this, whole row groups are read before their first batch.
-        file = pa.parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file {path} any more") from None
-    except (pa.ArrowException, OSError) as error:
-        state = "is empty" if path.stat().st_size == 0 else "is no whole Parquet file"
-        raise ValueError(f"{path} {state}: {error}") from error
-    with file:
-        yield file
-
-
 def _footer_rows(path: Path) -> int:
-    with _opened(path) as file:
-        return int(file.metadata.num_rows)
-
-
-def _batches(path: Path, file: Any, columns: list[str], size: int) -> Iterator[Any]:
-    pa = _pyarrow()
-    first = 0
-    try:
-        for batch in file.iter_batches(batch_size=size, columns=columns, use_threads=True):
-            yield batch
-            first += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path}, at or after row {first}: the file is damaged: {error}") from error
+    with ParquetReader.open(path) as reader:
+        return reader.rows
 
 
 def _check_columns(path: Path, schema: Any, features: Sequence[str], label: str, weight: str | None) -> None:
@@ -218,62 +180,20 @@ def _check_columns(path: Path, schema: Any, features: Sequence[str], label: str,
         raise ValueError(f"{path}: a column can be a feature, the label or the weight, and only once")
     for name in [*features, *([weight] if weight else [])]:
         kind = schema.field(name).type
-        if not _is_number(kind):
+        if not is_number(kind):
             raise ValueError(
                 f"{path}: column {name!r} is of type {kind}; features and weights must be numbers: leave it "
                 "out of columns, or encode it first"
             )
     kind = schema.field(label).type
-    if not (_is_number(kind) or _is_text(kind)):
+    if not (is_number(kind) or is_text(kind)):
         raise ValueError(f"{path}: the label {label!r} is of type {kind}; it must be numbers or strings")
 
 
-def _is_number(kind: Any) -> bool:
-    types = _pyarrow().types
-    known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    return any(is_kind(kind) for is_kind in known)
-
-
-def _is_text(kind: Any) -> bool:
-    types = _pyarrow().types
-    if types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
-def _decode(batch: Any, layout: _Layout, place: Place, spare: SpareArrays) -> tuple[Any, Any, Any]:
-    columns = [_numbers(batch, name, place) for name in layout.features]
-    weights = None if layout.weight is None else _numbers(batch, layout.weight, place)
-    return _interleaved(columns, spare), _labels(batch, layout.label, place), weights
-
-
-def _column(batch: Any, name: str, place: Place) -> Any:
-    column = batch.column(batch.schema.get_field_index(name))
-    if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise ValueError(f"{place.row(row)}: {name!r} is missing; every value must be given")
-    return column
-
-
-def _numbers(batch: Any, name: str, place: Place) -> npt.NDArray[Any]:
-    column, pa = _column(batch, name, place), _pyarrow()
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _labels(batch: Any, name: str, place: Place) -> npt.NDArray[Any]:
-    pa = _pyarrow()
-    if _is_number(batch.schema.field(name).type):
-        return _numbers(batch, name, place)
-    column = _column(batch, name, place)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    # One string object a class, not one a row.
-    names = np.array(column.dictionary.to_pylist(), dtype=np.str_)
-    labels: npt.NDArray[Any] = names[column.indices.to_numpy()]
-    return labels
+def _decode(batch: ParquetBatch, layout: _Layout, spare: SpareArrays) -> tuple[Any, Any, Any]:
+    columns = [batch.numbers(name) for name in layout.features]
+    weights = None if layout.weight is None else batch.numbers(layout.weight)
+    return _interleaved(columns, spare), batch.labels(layout.label), weights
 
 
 def _interleaved(columns: list[npt.NDArray[Any]], spare: SpareArrays) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Where rows come from, in words: every message about bad data names it."""
+"""What a source is: rows that are reached block by block."""
 
 from __future__ import annotations
 
@@ -12,45 +12,7 @@ import numpy.typing as npt
 
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Block", "Place", "Source", "is_source", "named"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Consecutive rows or lines of a file, an array or a block.
-
-    Parameters
-    ----------
-    name : str
-        File, array or block.
-    first : int
-        Number of the first row, as it is counted there.
-    count : int
-        Number of rows.
-    unit : str, default="row"
-        What is counted.
-
-    Examples
-    --------
-    >>> place = Place("train.parquet", 4096, 4096)
-    >>> str(place), place.row(4)
-    ('train.parquet, rows 4096 to 8191', 'train.parquet, row 4100')
-    """
-
-    name: str
-    first: int
-    count: int
-    unit: str = "row"
-
-    def __str__(self) -> str:
-        """Return the place in words."""
-        if self.count == 1:
-            return self.row(0)
-        return f"{self.name}, {self.unit}s {self.first} to {self.first + self.count - 1}"
-
-    def row(self, offset: int) -> str:
-        """Return the place of one of the rows in words."""
-        return f"{self.name}, {self.unit} {self.first + offset}"
+__all__ = ["Block", "Source", "is_source", "named"]
 
 
 @contextmanager

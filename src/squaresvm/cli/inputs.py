@@ -1,22 +1,97 @@
-"""From data files to rows, labels, weights and ids that fit a model."""
+"""What commands work on: models in files, places for results, and rows that fit a model."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
+import typer
 
-from squaresvm.cli.failures import BadInputError
+import squaresvm
+from squaresvm.cli.failures import BadInputError, naming
+from squaresvm.estimators.requests import Updating
 from squaresvm.files import Record, with_columns
+from squaresvm.models.streamed import StreamedState
 from squaresvm.readers import Column, SparseRows, Table, TableError, read
 from squaresvm.readers.preparation import Preparation
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Data", "new_rows", "query_rows", "training_rows"]
+__all__ = [
+    "Data",
+    "ModelPath",
+    "TableOptions",
+    "as_integer",
+    "check_place",
+    "is_standard_output",
+    "new_rows",
+    "open_model",
+    "query_rows",
+    "training_rows",
+]
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `train` wrote.")]
+
+#: Ways to write the standard output as a file.
+_STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+def is_standard_output(path: Path) -> bool:
+    """Return whether a path stands for the standard output."""
+    return str(path) in _STANDARD_OUTPUT
+
+
+def as_integer(text: str) -> int | None:
+    """Return the whole number of 64 bits that a text is written as; None where it is none, or in another way.
+
+    Examples
+    --------
+    >>> from squaresvm.cli.inputs import as_integer
+    >>> [as_integer(text) for text in ("12", "-5", "--5", "1_0", "+3", "007", "9223372036854775808")]
+    [12, -5, None, None, None, None, None]
+    """
+    value = int(text) if _INTEGER.fullmatch(text) else None
+    return value if value is not None and -(2**63) <= value < 2**63 else None
+
+
+def check_place(path: Path, *inputs: Path) -> None:
+    """Raise a BadInputError unless a file can be put there: better before long work than after it.
+
+    Parameters
+    ----------
+    path : Path
+    *inputs : Path
+        Files that must not be replaced.
+    """
+    if is_standard_output(path):
+        raise BadInputError(f"{path}: is the standard output, and this must be a file: name one")
+    if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
+        raise BadInputError(f"{path}: would be replaced by what is made from it: name another file")
+    if path.is_dir():
+        raise BadInputError(f"{path}: is a folder")
+    if not path.parent.is_dir():
+        raise BadInputError(f"{path.parent}: no such folder")
+    if path.exists() and not path.is_file():
+        raise BadInputError(f"{path}: is not a regular file")
+
+
+def open_model(path: Path, *, needs_rows: bool = True) -> Any:
+    """Return the model of a file; a BadInputError where it is of a kind that only Python can use."""
+    with naming(path):
+        model = squaresvm.load(path)
+    if not isinstance(model, Updating):
+        raise BadInputError(f"{path}: holds a {type(model).__name__}: use it from Python")
+    if needs_rows and isinstance(model._state, StreamedState):
+        raise BadInputError(
+            f"{path}: holds a model fitted from a stream, which keeps no rows: it can predict, and the rest "
+            "is done from Python"
+        )
+    return model
 
 
 @dataclass(frozen=True)
@@ -28,6 +103,7 @@ class Data:
     weights: FloatArray | None = None
     ids: list[Any] | None = None
     preparation: Preparation | None = None
+    left_out: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +142,11 @@ def training_rows(path: Path, options: TableOptions, *, regression: bool) -> Dat
         missing=options.missing,
     )
     y = _values(table, label) if regression else _labels(table, label)
-    return Data(preparation.rows(table), y, *_weights_and_ids(table, preparation), preparation)
+    apart = {label, options.id, options.weight, *options.ignore}
+    used = {feature.name for feature in preparation.features}
+    left_out = [name for name in table.columns if name not in apart | used]
+    weights, ids = _weights_and_ids(table, preparation)
+    return Data(preparation.rows(table), y, weights, ids, preparation, left_out)
 
 
 def new_rows(path: Path, model: Any) -> tuple[Any, Data]:
@@ -76,7 +156,7 @@ def new_rows(path: Path, model: Any) -> tuple[Any, Data]:
     regression = not hasattr(model, "classes_")
     if isinstance(table, SparseRows):
         y = table.y.astype(np.float64) if regression else _like_classes(table.y, model, path)
-        return _wide_enough(model, table), Data(_padded(table.X, model.n_features_in_), y)
+        return _wide_enough(model, table.X.shape[1]), Data(_padded(table.X, model.n_features_in_), y)
     assert preparation is not None
     if Record.of(model).preparation is None:
         raise BadInputError(f"{path}: the model comes from Python, and so must the rows that it learns")
@@ -98,8 +178,8 @@ def query_rows(path: Path, model: Any) -> tuple[Any, Matrix, list[str]]:
     table = read(path)
     preparation = _preparation_for(table, model)
     if isinstance(table, SparseRows):
-        model = _wide_enough(model, table)
-        return model, _padded(table.X, model.n_features_in_), []
+        X = _without_gaps(table.X, model.n_features_in_)
+        return _wide_enough(model, X.shape[1]), _padded(X, model.n_features_in_), []
     assert preparation is not None
     notes = [
         f"{path}: column {name!r} has a level {level!r} that the model does not know: coded as zeros"
@@ -127,13 +207,28 @@ def _preparation_for(table: Table | SparseRows, model: Any) -> Preparation | Non
     return Preparation.plain(names)
 
 
-def _wide_enough(model: Any, table: SparseRows) -> Any:
+def _wide_enough(model: Any, width: int) -> Any:
     """Return the model with as many columns as the rows have: those that it lacks are zero in its rows."""
-    missing = table.X.shape[1] - model.n_features_in_
+    missing = width - model.n_features_in_
     if missing <= 0:
         return model
     held: IntArray = np.arange(model.n_features_in_)
     return with_columns(model, np.concatenate([held, np.full(missing, -1)]))
+
+
+def _without_gaps(X: Matrix, known: int) -> Matrix:
+    """Return sparse rows without empty columns behind those that a model knows.
+
+    The rows of the model are zero there too, so that no product or distance changes; and one large index
+    does not make the model as wide.
+    """
+    is_new = X.indices >= known
+    if not is_new.any():
+        return X
+    used, places = np.unique(X.indices[is_new], return_inverse=True)
+    indices = X.indices.copy()
+    indices[is_new] = known + places
+    return sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], known + used.size))
 
 
 def _padded(X: Matrix, width: int) -> Matrix:
@@ -160,17 +255,14 @@ def _values(table: Table, name: str) -> FloatArray:
 def _labels(table: Table, name: str, kind: str | None = None) -> np.ndarray[Any, Any]:
     """Return labels: integers where all are whole numbers, else strings; of one kind where that is given."""
     column = _complete(table, name, "label")
-    numbers = column.numbers()
-    whole = numbers is not None and bool(
-        np.all(numbers == np.round(numbers)) and np.abs(numbers).max() < 2**53
-    )
-    if kind in ("i", "u") and not whole:
+    integers = column.integers()
+    if kind in ("i", "u") and integers is None:
         row = column.first_text() or 0
         raise table.error(
             row, f"the label {column.quoted(row)} is no whole number, and those of the model are"
         )
-    if numbers is not None and whole and kind != "U":
-        return numbers.astype(np.int64)
+    if integers is not None and kind != "U":
+        return integers
     return np.array(column.texts(), dtype=np.str_)
 
 
@@ -200,6 +292,5 @@ def _ids(table: Table, column: Column) -> list[Any]:
         if text in seen:
             raise table.error(row, f"the id {column.quoted(row)} occurs twice")
         seen.add(text)
-    if all(text.lstrip("-").isdigit() and len(text) < 19 and str(int(text)) == text for text in texts):
-        return [int(text) for text in texts]
-    return list(texts)
+    integers = [as_integer(text) for text in texts]
+    return list(texts) if None in integers else integers

@@ -1,14 +1,58 @@
-"""Two runs beside each other: what became slower or less accurate."""
+"""Results beside the paper's figures, and beside those of an earlier run: what agrees, what became worse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Change", "compare_results"]
+from squaresvm.bench.table import Tolerance
+
+__all__ = ["Change", "agreement", "compare_results", "judge"]
 
 #: Below this many seconds a time says nothing about the code.
-_SHORTEST = 1e-3
+_MIN_SECONDS = 1e-3
+
+
+def judge(
+    paper: Mapping[str, float], summary: Mapping[str, Mapping[str, float]], tolerance: Mapping[str, Tolerance]
+) -> dict[str, dict[str, Any]]:
+    """Return for each measure that has a tolerance how far ours is from the paper's and whether it may be.
+
+    Examples
+    --------
+    >>> from squaresvm.bench.comparison import judge
+    >>> from squaresvm.bench.table import Tolerance
+    >>> verdict = judge({"test": 83.0}, {"test": {"mean": 83.4}}, {"test": Tolerance(points=0.5)})
+    >>> verdict["test"]["agrees"]
+    True
+    """
+    found = {}
+    for name, rule in tolerance.items():
+        if name in paper and name in summary:
+            difference = summary[name]["mean"] - paper[name]
+            allowed = rule.allowed(paper[name], paper.get(f"{name}_std"))
+            found[name] = {
+                "difference": difference,
+                "allowed": allowed,
+                "agrees": bool(abs(difference) <= allowed + 1e-9),
+            }
+    return found
+
+
+def agreement(entry: Mapping[str, Any]) -> tuple[int, int, bool] | None:
+    """Return how many data sets of a table agree, of how many, and whether that is enough.
+
+    A data set agrees where all its rows that are judged do. None where nothing is judged.
+    """
+    by_data: dict[str, bool] = {}
+    for line in entry["rows"]:
+        for verdict in line["verdicts"].values():
+            by_data[line["data"]] = by_data.get(line["data"], True) and verdict["agrees"]
+    if not by_data:
+        return None
+    good = sum(by_data.values())
+    needed = entry["at_least"] if entry["at_least"] is not None else len(by_data)
+    return good, len(by_data), good >= needed
 
 
 class Change(NamedTuple):
@@ -95,7 +139,7 @@ def _mean(line: Mapping[str, Any], measure: str) -> float:
 def _ratios(line: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, float]:
     """Return our seconds by those of each peer, medians; for forgetting, by those of a refit."""
     ours = line["summary"].get("seconds", {}).get("median", 0.0)
-    if line["status"] != "done" or ours < _SHORTEST:
+    if line["status"] != "done" or ours < _MIN_SECONDS:
         return {}
     found = {
         other["label"]: other["summary"]["seconds"]["median"]
@@ -106,4 +150,4 @@ def _ratios(line: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, floa
     }
     if "refit" in line["summary"]:
         found["a refit"] = line["summary"]["refit"]["median"]
-    return {peer: ours / seconds for peer, seconds in found.items() if seconds >= _SHORTEST}
+    return {peer: ours / seconds for peer, seconds in found.items() if seconds >= _MIN_SECONDS}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from squaresvm.runtime.jit import compiled
 from squaresvm.typing import FloatArray
 
 __all__ = [
@@ -44,12 +44,12 @@ _MARGIN = 2.0**-48
 _BAD, _READ, _HARD = range(3)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _is_space(char: int) -> bool:
     return char == 32 or (9 <= char <= 13 and char != _NEWLINE)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def cut_rows(text: Text, most: int) -> tuple[int, int, int]:
     """Return how many rows, lines and bytes the first `most` rows take; blank lines and comments are none."""
     rows, lines, start = 0, 0, 0
@@ -67,7 +67,7 @@ def cut_rows(text: Text, most: int) -> tuple[int, int, int]:
     return rows, lines, min(start, size)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def parse_rows(
     text: Text,
     low: int,
@@ -142,21 +142,21 @@ def parse_rows(
     return FINE, line, 0, 0, n_hard
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _skip_space(text: Text, at: int) -> int:
     while at < text.size and _is_space(text[at]):
         at += 1
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _end_of_line(text: Text, at: int) -> int:
     while at < text.size and text[at] != _NEWLINE:
         at += 1
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _end_of_token(text: Text, at: int) -> int:
     while at < text.size:
         if text[at] == _NEWLINE or text[at] == _HASH or _is_space(text[at]):
@@ -165,7 +165,7 @@ def _end_of_token(text: Text, at: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _find_colon(text: Text, start: int, stop: int) -> int:
     for at in range(start, stop):
         if text[at] == _COLON:
@@ -173,7 +173,7 @@ def _find_colon(text: Text, start: int, stop: int) -> int:
     return stop
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _index(text: Text, start: int, stop: int) -> int:
     """Return a whole number, at most a little above 2^40, or -1 where there is none."""
     if start == stop:
@@ -188,7 +188,7 @@ def _index(text: Text, start: int, stop: int) -> int:
     return index
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _number(text: Text, start: int, stop: int) -> tuple[int, float]:
     """Return whether a decimal number was read, is bad, or too hard to round here; and its value."""
     at, negative = start, False
@@ -233,7 +233,7 @@ def _number(text: Text, start: int, stop: int) -> tuple[int, float]:
     return _READ, -value if negative else value
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _scaled(mantissa: int, power: int) -> tuple[bool, float]:
     """Return mantissa * 10^power rounded once, and whether that is certain.
 
@@ -258,7 +258,7 @@ def _scaled(mantissa: int, power: int) -> tuple[bool, float]:
     return value_below == value_above, value_below
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _product_error(a: float, b: float, product: float) -> float:
     """Return a b - product exactly, by halves of 26 bits."""
     a_high = _SPLITTER * a

@@ -1,0 +1,257 @@
+"""What every trained model is: settings, classes, solution, and what learning and forgetting lead to."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from squaresvm.factors import CholeskyFactor
+from squaresvm.family import Bias, Loss
+from squaresvm.judging.calibration import Calibration
+from squaresvm.judging.leave_one_out import Cost
+from squaresvm.kernels import Kernel
+from squaresvm.linalg.products import times
+from squaresvm.problem import Problem
+from squaresvm.rows import Rows
+from squaresvm.solution import Certificate, Solution, Status
+from squaresvm.solvers.base import Solver
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["Known", "Model", "NewRows", "Settings", "Update", "warn_unless_converged", "weigh"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that training depends on besides the rows, resolved to numbers at `fit`.
+
+    Parameters
+    ----------
+    loss : Loss
+    bias : Bias
+    kernel : Kernel or None
+        None where the kernel matrix is precomputed.
+    C : float
+    class_weight : dict or None
+        Weight of each class, 1 where a class is not named; None for regression.
+    proximal : bool
+        Whether the kernel is K W K', the nonlinear proximal SVM's.
+    solver : str or Solver
+    tol : float
+    max_iter : int or None
+    """
+
+    loss: Loss
+    bias: Bias
+    kernel: Kernel | None
+    C: float
+    class_weight: dict[Hashable, float] | None
+    proximal: bool
+    solver: str | Solver
+    tol: float
+    max_iter: int | None
+
+    def __post_init__(self) -> None:
+        """Take the loss for what it says, whatever a serialiser made of it."""
+        object.__setattr__(self, "loss", Loss(self.loss))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the model is a linear function of the columns."""
+        return self.kernel is not None and self.kernel.function == "linear"
+
+    def row_weights(self, y: np.ndarray[Any, Any], weights: FloatArray) -> FloatArray:
+        """Return sample weight times class weight of each row."""
+        return weigh(y, weights, self.class_weight)
+
+
+def weigh(
+    y: np.ndarray[Any, Any], weights: FloatArray, class_weight: dict[Hashable, float] | None
+) -> FloatArray:
+    """Return sample weight times class weight of each row."""
+    if not class_weight:
+        return weights
+    factors = [class_weight.get(label, 1.0) for label in y.tolist()]
+    return weights * np.asarray(factors, dtype=np.float64)
+
+
+@dataclass(eq=False)
+class Known:
+    """What has been computed from a state, or came with it: each is the same whoever computes it.
+
+    Parameters
+    ----------
+    problem : Problem
+        Over the buffers of the line.
+    own_problem : Problem
+        Over buffers of the state's own, once it is not live any more.
+    certificate : Certificate
+    expansion : ndarray of shape (m, k)
+    factor : CholeskyFactor
+        Made for a question after a solver that kept none.
+    calibration : Calibration
+    loo_cost : Cost
+    """
+
+    problem: Problem | None = None
+    own_problem: Problem | None = None
+    certificate: Certificate | None = None
+    expansion: FloatArray | None = None
+    factor: CholeskyFactor | None = None
+    calibration: Calibration | None = None
+    loo_cost: Cost | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """Rows to learn, validated.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (k, n)
+        With a precomputed kernel, kernel values with the rows held and with each other.
+    y : ndarray of shape (k,)
+    weights : ndarray of shape (k,)
+    ids : sequence of hashables or None
+        As the caller gave them.
+    class_weight : dict
+        Weights that the estimator's own parameters name, for classes that the model does not hold.
+    """
+
+    X: Matrix
+    y: np.ndarray[Any, Any]
+    weights: FloatArray
+    ids: Any = None
+    class_weight: dict[Hashable, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """A new model that nobody has yet, and what is to be said of it.
+
+    Parameters
+    ----------
+    model : Model
+    residual : float
+        Scaled violation of the optimality conditions.
+    checked : int
+        How many numbers the residual was taken from: all rows, or some random combinations of them.
+    sampled : bool
+        Whether it was taken from random combinations.
+    refactored : bool
+        Whether the factor was made anew.
+    rows : int
+        How many rows came or left.
+    commit : callable
+        To be called once, when the new model is about to be in place: from then on the buffers that models
+        share are its own, and what they hold of rows that left is wiped.
+    """
+
+    model: Model
+    residual: float
+    checked: int
+    sampled: bool
+    refactored: bool
+    rows: int
+    commit: Callable[[], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Model(ABC):
+    """A trained model, whole and frozen; see :class:`~squaresvm.models.state.State`.
+
+    Parameters
+    ----------
+    settings : Settings
+    classes : ndarray of shape (n_classes,) or None
+        None for regression.
+    solution : Solution
+    solver, reason : str
+        Which solver it was, and why: of the fit, or of the last request.
+    """
+
+    settings: Settings
+    classes: np.ndarray[Any, Any] | None
+    solution: Solution
+    solver: str
+    reason: str
+
+    @property
+    @abstractmethod
+    def certificate(self) -> Certificate:
+        """Residual of all rows, gap, objective, status."""
+
+    @property
+    @abstractmethod
+    def calibration(self) -> Calibration | None:
+        """The map to probabilities, where it has been computed or came with the model."""
+
+    @property
+    @abstractmethod
+    def primal(self) -> FloatArray | None:
+        """The vector w, of shape (n, k), of a linear model; None for other kernels."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Number of rows that the model is of."""
+
+    @abstractmethod
+    def like_held(self, X: Matrix) -> Matrix:
+        """Return new rows dense or sparse, whichever this model works on."""
+
+    @abstractmethod
+    def rows_for(self, what: str) -> Rows:
+        """Return the rows held; a ValueError says that `what` needs them where there are none."""
+
+    @abstractmethod
+    def attribute(self, name: str) -> Any:
+        """Return what only a model that holds its rows has; AttributeError where it does not."""
+
+    @abstractmethod
+    def learn(self, new: NewRows) -> Update:
+        """Return the model with new rows."""
+
+    @abstractmethod
+    def forget(self, ids: Any, *, verify: bool = False) -> tuple[Update, tuple[Hashable, ...]]:
+        """Return the model without the rows of some ids, and those ids."""
+
+    @abstractmethod
+    def forget_rows(self, gone: NewRows) -> Update:
+        """Return the model without rows that are given themselves."""
+
+    @abstractmethod
+    def flushed(self) -> Self:
+        """Return the model with nothing left that stems from forgotten rows."""
+
+    @abstractmethod
+    def detached(self) -> Self:
+        """Return the same model with buffers of its own."""
+
+    def decision(self, X: Matrix) -> FloatArray:
+        """Return f at new rows, of shape (rows, k)."""
+        if self.primal is None:
+            raise TypeError("a model without w says itself how it decides")
+        return times(X, self.primal) + self.solution.bias
+
+
+def warn_unless_converged(model: Model) -> None:
+    """Raise a ConvergenceWarning where the solver ended above tol, or lacked the digits that matter."""
+    certificate = model.certificate
+    concern = None
+    if certificate.status == Status.MAX_ITER:
+        concern = f"{certificate}: {certificate.status.advice}"
+    elif certificate.status == Status.PRECISION:
+        concern = certificate.concern
+    if concern is not None:
+        warnings.warn(f"solver {model.solver!r} ended with {concern}", ConvergenceWarning, stacklevel=4)

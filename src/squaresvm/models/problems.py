@@ -1,0 +1,138 @@
+"""The problem of some rows under some settings: targets, costs, and how K is reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from squaresvm.models.model import Settings
+from squaresvm.operators import (
+    DenseOperator,
+    LinearOperator,
+    OnDemandOperator,
+    Operator,
+    PrecomputedOperator,
+    ProximalOperator,
+    StoredOperator,
+)
+from squaresvm.problem import Problem
+from squaresvm.rows import Rows
+from squaresvm.rows.labels import sign_columns, two_labels
+from squaresvm.solvers.choose import wants_rows
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = [
+    "check_costs",
+    "encode",
+    "features",
+    "find_classes",
+    "make_operator",
+    "make_problem",
+    "rows_of_weight",
+]
+
+
+def make_problem(
+    rows: Rows,
+    settings: Settings,
+    classes: np.ndarray[Any, Any] | None,
+    operator: Operator | None,
+    in_w: bool | None,
+) -> Problem:
+    """Return the problem of the rows of positive weight.
+
+    Parameters
+    ----------
+    rows : Rows
+    settings : Settings
+    classes : ndarray or None
+    operator : Operator or None
+        Where K is at hand already.
+    in_w : bool or None
+        Whether a linear model is solved in w, where the operator has to be made; None: where it has fewer
+        columns than rows.
+    """
+    weights = settings.row_weights(rows.y, rows.weights)
+    held = rows_of_weight(weights)
+    weights = weights[held]
+    if operator is None:
+        operator = make_operator(rows, held, weights, settings, in_w)
+    targets = encode(rows.y[held], classes)
+    if operator.features is not None and weights.strides == (0,):
+        costs = np.broadcast_to(settings.C * weights[0], weights.shape)
+    else:
+        costs = settings.C * weights
+    return Problem(operator, targets, costs, settings.loss, settings.bias)
+
+
+def rows_of_weight(weights: FloatArray) -> IntArray | slice:
+    """Return where the positive weights are; all of them as a slice, which copies nothing."""
+    positive = weights > 0
+    return slice(None) if positive.all() else np.flatnonzero(positive)
+
+
+def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:
+    """Raise a ValueError where C times the weight of a row, or its inverse, is out of range."""
+    if weights.size == 0:
+        return
+    for extreme in (weights.min(), weights.max()):
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            usable = np.isfinite(C * extreme) and np.isfinite(1.0 / (C * extreme))
+        if not usable:
+            place = int(np.flatnonzero(weights == extreme)[0])
+            row = place if isinstance(rows, slice) else int(rows[place])
+            raise ValueError(
+                f"C times the weight of row {row} is out of the range of float64: choose another C"
+            )
+
+
+def find_classes(y: np.ndarray[Any, Any], settings: Settings) -> np.ndarray[Any, Any] | None:
+    """Return the sorted labels, at least two; None for regression."""
+    if settings.class_weight is None:
+        return None
+    classes = two_labels(y)
+    if classes is None:
+        classes = np.unique(y)
+    if classes.size < 2:
+        raise ValueError(
+            "a classifier needs rows of at least two classes with positive weight; got one class, "
+            f"{classes.tolist()[0]!r}"
+        )
+    return classes
+
+
+def encode(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> FloatArray:
+    """Return a column of +1 and -1 for each class (one for two); values as one column."""
+    if classes is None:
+        return np.asarray(y, dtype=np.float64)[:, None]
+    return sign_columns(y, classes).astype(np.float64)
+
+
+def features(rows: Rows, held: IntArray | slice) -> Matrix:
+    """Return the features of the rows in `held`; no copy where those are all."""
+    if isinstance(held, slice) or held.size == rows.count:
+        return rows.X
+    return rows.take(held)
+
+
+def make_operator(
+    rows: Rows, held: IntArray | slice, weights: FloatArray, settings: Settings, in_w: bool | None = None
+) -> Operator:
+    """Return the operator of the rows in `held`.
+
+    A linear model is solved in w where it has fewer columns than rows, unless `in_w` says otherwise.
+    """
+    X = features(rows, held)
+    if settings.kernel is not None:
+        settings.kernel.check_range(X)
+    operator: StoredOperator
+    if settings.kernel is None:
+        operator = PrecomputedOperator(X if X.shape[0] == rows.count else X[:, held])
+    elif settings.is_linear and (X.shape[1] < X.shape[0] if in_w is None else in_w):
+        return LinearOperator(X)
+    elif wants_rows(settings.solver, X.shape[0]) and not settings.proximal:
+        operator = OnDemandOperator(settings.kernel, X)
+    else:
+        operator = DenseOperator(settings.kernel, X)
+    return ProximalOperator(operator, weights) if settings.proximal else operator

@@ -1,0 +1,76 @@
+"""From rows to a trained model: operator, problem, solver, certificate."""
+
+from __future__ import annotations
+
+from squaresvm.models.fit_log import FitLog
+from squaresvm.models.model import Known, Settings, warn_unless_converged
+from squaresvm.models.ownership import Claim
+from squaresvm.models.problems import check_costs, find_classes, make_problem, rows_of_weight
+from squaresvm.models.state import State
+from squaresvm.operators import Operator
+from squaresvm.rows import Rows
+from squaresvm.solvers.choose import choose
+
+__all__ = ["train"]
+
+
+def train(
+    rows: Rows,
+    settings: Settings,
+    operator: Operator | None = None,
+    log: FitLog | None = None,
+    claim: Claim | None = None,
+) -> State:
+    """Return the model of the rows: from rows to operator, problem, solver, certificate.
+
+    Parameters
+    ----------
+    rows : Rows
+    settings : Settings
+    operator : Operator, optional
+        Where K is at hand already.
+    log : FitLog, optional
+        Who tells of it.
+    claim : Claim, optional
+        To the buffers of the operator, where others have used them before.
+
+    Returns
+    -------
+    State
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the solver ended before the residual was within tol.
+    """
+    weights = settings.row_weights(rows.y, rows.weights)
+    held = rows_of_weight(weights)
+    if weights[held].size == 0:
+        raise ValueError("all rows have weight zero: there is nothing to learn from")
+    check_costs(settings.C, weights[held], held)
+    classes = find_classes(rows.y[held], settings)
+    problem = make_problem(rows, settings, classes, operator, in_w=None)
+    solver, reason = choose(problem, settings.solver)
+    if log is not None:
+        log.began(solver.name, reason, problem.targets.shape[1])
+        solver = log.listening(solver)
+    solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
+    if solution.note:
+        reason = f"{reason}; {solution.note}"
+    state = State(
+        settings=settings,
+        classes=classes,
+        solution=solution,
+        solver=solver.name,
+        reason=reason,
+        rows=rows,
+        operator=problem.operator,
+        claim=Claim() if claim is None else claim,
+        known=Known(problem=problem),
+    )
+    if settings.proximal:
+        _ = state.expansion  # Needs the store as it is now: later requests change it.
+    if log is not None:
+        log.ended(state.certificate)
+    warn_unless_converged(state)
+    return state
