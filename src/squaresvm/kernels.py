@@ -128,6 +128,8 @@ def _around_an_origin(X: Matrix, Z: Matrix) -> list[tuple[Matrix, Matrix]]:
     Sparse rows are moved only in columns with a large mean, which are mostly full, and stay sparse in the
     others. Rows that are near zero already are returned as they are.
     """
+    if sp.issparse(X) and sp.issparse(Z) and X.shape[1] > X.nnz + Z.nnz:
+        X, Z = _on_any_used_column(X, Z)
     some = Z[:: max(1, Z.shape[0] // _ORIGIN_ROWS)]
     sample = np.asarray(some.toarray() if sp.issparse(some) else some, dtype=np.float64)
     if sample.size == 0:
@@ -147,6 +149,17 @@ def _around_an_origin(X: Matrix, Z: Matrix) -> list[tuple[Matrix, Matrix]]:
     near = origin[columns]
     moved = _dense_columns(X, columns) - near, _dense_columns(Z, columns) - near
     return [(_without_columns(X, columns), _without_columns(Z, columns)), moved]
+
+
+def _on_any_used_column(X: Any, Z: Any) -> tuple[Matrix, Matrix]:
+    """Return sparse rows on the columns that either of them uses: all others add nothing to a distance."""
+    used, places = np.unique(np.concatenate([X.indices, Z.indices]), return_inverse=True)
+    first, second = places[: X.nnz], places[X.nnz :]
+    width = used.size
+    return (
+        sp.csr_matrix((X.data, first, X.indptr), shape=(X.shape[0], width)),
+        sp.csr_matrix((Z.data, second, Z.indptr), shape=(Z.shape[0], width)),
+    )
 
 
 def _dense_columns(X: Matrix, columns: IntArray) -> FloatArray:

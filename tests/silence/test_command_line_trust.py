@@ -61,7 +61,6 @@ class TestLargeIntegers:
         arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         parquet.write_table(arrow.table({"x": numbers()[:, 0], "z": numbers()[:, 1], **columns}), path)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 16")
     def test_ids_are_kept_to_the_last_digit(self, shell, tmp_path):
         self.table(tmp_path / "a.parquet", id=[BIG + i for i in range(M)], label=labels())
         trained = shell("train", "a.parquet", "-o", "a.model", "--id", "id", "--label", "label")
@@ -70,7 +69,6 @@ class TestLargeIntegers:
         assert BIG + 3 not in [int(name) for name in squaresvm.load("a.model").ids_]
         assert squaresvm.load("a.model").ids_.size == M - 1
 
-    @pytest.mark.xfail(strict=True, reason="issue item 16")
     def test_labels_do_not_merge(self, shell, tmp_path):
         self.table(tmp_path / "a.parquet", label=[2**60 + int(value > 0) for value in numbers()[:, 0]])
         trained = shell("train", "a.parquet", "-o", "a.model", "--label", "label")
@@ -79,7 +77,6 @@ class TestLargeIntegers:
 
 
 class TestMissingValues:
-    @pytest.mark.xfail(strict=True, reason="issue item 16")
     @pytest.mark.parametrize("cell", ["NAN", "-nan", "Nan"])
     def test_are_refused_however_they_are_written(self, cell, shell, tmp_path):
         rows = [
@@ -91,7 +88,6 @@ class TestMissingValues:
         assert trained.code == 2
         assert re.search(r"a\.csv, line 2", trained.err)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 16")
     def test_are_no_class(self, shell, tmp_path):
         rows = [
             f"{a},{b},{label if i else 'NAN'}"
@@ -102,7 +98,6 @@ class TestMissingValues:
         assert trained.code == 2
         assert "line 2" in trained.err
 
-    @pytest.mark.xfail(strict=True, reason="issue item 19")
     def test_a_column_of_one_row_leaves_with_it(self, shell, tmp_path):
         rows = [
             f"{a},{b},{7654.321 if i == 4 else ''},{label}"
@@ -117,21 +112,18 @@ class TestMissingValues:
 
 
 class TestForgettingFromAFile:
-    @pytest.mark.xfail(strict=True, reason="issue item 19")
     def test_a_hard_link_that_keeps_the_row_is_told(self, shell, model, tmp_path):
         os.link(model, tmp_path / "other.model")
         done = shell("forget", "q.model", "--ids", 7)
         kept = 7 in squaresvm.load(tmp_path / "other.model").ids_
         assert not kept or "link" in done.err + done.out
 
-    @pytest.mark.xfail(strict=True, reason="issue item 19")
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
     def test_root_leaves_the_owner_as_it_was(self, shell, model):
         os.chown(model, 1234, 1234)
         assert shell("forget", "q.model", "--ids", 8).code == 0
         assert (model.stat().st_uid, model.stat().st_gid) == (1234, 1234)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 19")
     def test_extended_attributes_stay(self, shell, model):
         try:
             os.setxattr(model, "user.note", b"kept")
@@ -140,7 +132,6 @@ class TestForgettingFromAFile:
         assert shell("forget", "q.model", "--ids", 9).code == 0
         assert "user.note" in os.listxattr(model)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 19")
     def test_an_end_by_sigterm_leaves_no_part(self, model, tmp_path):
         before = sorted(entry.name for entry in tmp_path.iterdir())
 
@@ -152,7 +143,6 @@ class TestForgettingFromAFile:
         assert in_child(ended) == "fails"
         assert sorted(entry.name for entry in tmp_path.iterdir()) == before
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_underscores_are_no_digits(self, shell, model):
         done = shell("forget", "q.model", "--ids", "1_0")
         assert done.code == 2
@@ -172,7 +162,6 @@ class TestForgettingFromAFile:
 
 
 class TestOutput:
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
     def test_a_request_that_succeeded_says_so_by_its_code(self, model):
         with open("/dev/full", "w") as full:
@@ -180,20 +169,17 @@ class TestOutput:
         assert 3 not in squaresvm.load(model).ids_
         assert done.code == 0, done.err
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_may_go_to_the_device_of_standard_output(self, model):
         done = run_apart("predict", model, model.with_name("q.csv"), "-o", "/dev/stdout")
         assert done.code == 0, done.err
         assert len(done.out.split()) >= M
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_a_full_disk_names_the_file(self, model, tmp_path):
         small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
         done = run_apart("train", tmp_path / "q.csv", "-o", tmp_path / "big.model", before=small)
         assert done.code == 2
         assert "big.model" in done.err
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_terminal_escapes_in_labels_are_not_printed_raw(self, shell, tmp_path):
         red = "\x1b[31mred"
         csv(tmp_path / "a.csv", [f"{a},{b},{red if a > 0 else 'b'}" for a, b in numbers()])
@@ -201,7 +187,6 @@ class TestOutput:
         assert trained.code == inspected.code == 0
         assert "\x1b" not in trained.out + inspected.out
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_an_interrupt_during_imports_gives_no_traceback(self, tmp_path):
         interrupting = (
             "import sys\n"
@@ -217,7 +202,6 @@ class TestOutput:
 
 
 class TestLibsvmText:
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     @pytest.mark.parametrize(
         ("first", "more"), [("# a comment\n", ""), ("", " qid:3")], ids=["comment", "qid"]
     )
@@ -228,7 +212,6 @@ class TestLibsvmText:
         assert trained.code == 0, trained.err
         assert squaresvm.load("a.model").n_features_in_ == 2
 
-    @pytest.mark.xfail(strict=True, reason="issue item 17")
     def test_one_large_index_takes_no_memory(self, tmp_path):
         lines = [f"{1 if a > 0 else -1} 1:{a} 2:{b}" for a, b in numbers()]
         (tmp_path / "a.txt").write_text("\n".join(lines) + "\n1 2147483646:1\n")
@@ -256,7 +239,6 @@ class TestOutOfRange:
         assert np.isfinite(model.coef_).all()
         assert np.isfinite(model.intercept_).all()
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     @pytest.mark.parametrize("cls", [LSSVC, LSSVR])
     def test_streams(self, cls):
         X = numbers()
@@ -264,18 +246,15 @@ class TestOutOfRange:
         X[0, 0] = 1e300
         self.assert_refused_or_finite(cls(kernel="linear"), ArraySource(X, y), None)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_large_cells_of_the_hinge(self):
         X = numbers()
         self.assert_refused_or_finite(RLSSVC(kernel="linear"), X * 1e80, X[:, 0] > 0)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_a_large_C_of_the_hinge_of_three_classes(self):
         X = numbers()
         self.assert_refused_or_finite(RLSSVC(kernel="linear", C=1e150), X, np.digitize(X[:, 0], [-0.4, 0.4]))
 
 
-@pytest.mark.xfail(strict=True, reason="issue item 21")
 def test_a_window_can_be_flushed():
     X = numbers()
     window = Window(LSSVC(), size=20).fit(X, X[:, 0] > 0)
@@ -287,7 +266,6 @@ def test_a_window_can_be_flushed():
 
 
 class TestInstallation:
-    @pytest.mark.xfail(strict=True, reason="issue item 20")
     def test_compiled_solvers_need_no_place_to_write(self, tmp_path):
         """No __pycache__ beside the package and no home: what is compiled is then not cached, and works."""
         package = Path(squaresvm.__file__).parent
@@ -301,7 +279,6 @@ class TestInstallation:
         done = run_apart(*arguments, environment={**nowhere, "PYTHONDONTWRITEBYTECODE": "1"})
         assert done.code == 0, done.err
 
-    @pytest.mark.xfail(strict=True, reason="issue item 20")
     @pytest.mark.parametrize(("package", "lowest"), [("typer", (0, 16)), ("dask", (2025, 4, 1))])
     def test_lower_bounds_are_those_that_work(self, package, lowest):
         root = Path(squaresvm.__file__).resolve().parents[2]

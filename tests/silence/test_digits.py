@@ -43,7 +43,6 @@ def assert_right_or_warned(model, X, y):
 
 
 class TestLinearSquaredHingeAtLargeScale:
-    @pytest.mark.xfail(strict=True, reason="issue item 3")
     def test_the_known_case_reaches_its_optimum(self):
         X, y = rows(30, seed=5, n=4, noise=0.8)
         model, warned = fitted(LagrangianSVC(kernel="linear"), X * 1e8, y)
@@ -52,7 +51,6 @@ class TestLinearSquaredHingeAtLargeScale:
         found = referee.truth_in_w(model, X * 1e8, y).objective
         assert warned or found <= best * (1 + 1e-3), model.certificate_
 
-    @pytest.mark.xfail(strict=True, reason="issue item 3")
     def test_no_status_hides_a_wrong_f(self):
         """Eight random problems of 24 rows at each scale: an f off by a tenth comes with a warning."""
         for scale in (1e6, 1e7, 1e8):
@@ -62,7 +60,6 @@ class TestLinearSquaredHingeAtLargeScale:
 
 
 class TestActiveSetThatEmpties:
-    @pytest.mark.xfail(strict=True, reason="issue item 4")
     def test_leaving_out_the_only_row_of_a_class(self):
         model = RLSSVC(kernel="linear").fit([[0.0], [1.0], [2.0]], [0, 1, 1])
         alone, middle, last = model.loo_decision_function()
@@ -72,7 +69,6 @@ class TestActiveSetThatEmpties:
         assert last == pytest.approx(1.0, abs=1e-6)
         assert model.loo_score() in (pytest.approx(1 / 3), pytest.approx(2 / 3))
 
-    @pytest.mark.xfail(strict=True, reason="issue item 4")
     @pytest.mark.parametrize("seed", range(6))
     def test_leave_one_out_of_a_class_of_one_row(self, seed):
         X, _ = rows(12, seed)
@@ -81,14 +77,12 @@ class TestActiveSetThatEmpties:
         assert values.shape == (12,)
         assert values[0] < 0, "a model that has seen class 0 alone says class 0"
 
-    @pytest.mark.xfail(strict=True, reason="issue item 4")
     def test_two_rows_far_apart(self):
         X, y = np.array([[-1e6], [1e6]]), np.array([0, 1])
         model = RLSSVC(kernel="linear", C=1e5).fit(X, y)
         best = referee.exact(model, X, y)[0]
         np.testing.assert_allclose(model.decision_function(X), best.decision, rtol=0, atol=1e-6)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 4")
     def test_a_linear_kernel_is_positive_semidefinite(self):
         X = np.random.default_rng(9).normal(size=(100, 3)) * 1e7
         y = X[:, 0] > 0
@@ -97,7 +91,6 @@ class TestActiveSetThatEmpties:
 
 
 class TestDistances:
-    @pytest.mark.xfail(strict=True, reason="issue item 8")
     @pytest.mark.parametrize("shift", [1e6, 1e7])
     def test_a_shift_of_all_rows_changes_no_decision(self, shift):
         X, y = rows(40)
@@ -108,7 +101,6 @@ class TestDistances:
         expected = LSSVC(gamma=0.3).fit(near, y).decision_function(near)
         np.testing.assert_allclose(far.decision_function(shifted), expected, rtol=0, atol=1e-6)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 8")
     def test_a_shift_survives_learn_and_forget(self):
         X, y = rows(45)
         X = X + 1e6
@@ -129,7 +121,6 @@ def unless_asymmetric(request):
 
 
 class TestAsymmetry:
-    @pytest.mark.xfail(strict=True, reason="issue item 9")
     def test_noise_in_one_triangle_is_refused_or_does_no_harm(self):
         rng = np.random.default_rng(0)
         X, y = rows(40)
@@ -141,7 +132,6 @@ class TestAsymmetry:
         # Its residual on K as it was given, the mean of both triangles, which is the symmetric part.
         assert referee.truth(model, (K + K.T) / 2, y).residual <= 10 * TOL
 
-    @pytest.mark.xfail(strict=True, reason="issue item 9")
     def test_noise_in_new_rows_is_judged_by_what_it_does(self):
         """An absolute 1e-8 is a percent of a kernel of size 1e-6."""
         X, y = rows(42)
@@ -156,7 +146,6 @@ class TestAsymmetry:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="issue item 10")
 def test_many_columns_take_the_solver_that_reaches_the_optimum():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 1100))
@@ -183,13 +172,11 @@ class TestLinearCertificates:
         score = X @ rng.normal(size=n)
         return X, (score - score.mean()) / score.std() + noise * rng.normal(size=m)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 11")
     def test_of_fits(self):
         for seed in range(60):
             X, score = self.problem(seed, m=18, n=3, scale=10.0, shift=1e3, noise=0.5)
             self.assert_honest(LSSVC(kernel="linear", C=1e3).fit(X, score > 0), X, score > 0)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 11")
     def test_of_a_stream_after_rows_have_left(self):
         for seed in range(20):
             X, y = self.problem(seed, m=60, n=3, scale=1e3, shift=1e3, noise=0.5)

@@ -64,7 +64,6 @@ def leave_checkpoint(path, X, y):
 
 
 class TestCheckpoints:
-    @pytest.mark.xfail(strict=True, reason="issue item 15")
     def test_of_other_rows_are_refused_or_do_no_harm(self, tmp_path):
         X, y = stream_data()
         leave_checkpoint(tmp_path / "fit.ckpt", X, y)
@@ -83,7 +82,6 @@ class TestCheckpoints:
         fresh = LSSVR(kernel="linear").fit(other[100:], y[100:])
         np.testing.assert_allclose(model.predict(other), fresh.predict(other), rtol=0, atol=1e-6)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 15")
     def test_a_killed_write_leaves_nothing_for_ever(self, tmp_path):
         X, y = stream_data()
 
@@ -96,7 +94,6 @@ class TestCheckpoints:
         LSSVR(kernel="linear").fit(ArraySource(X, y), checkpoint=tmp_path / "fit.ckpt")
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.xfail(strict=True, reason="issue item 15")
     def test_are_on_disk_with_their_folder(self, tmp_path, monkeypatch):
         X, y = stream_data()
         synced, real = [], os.fsync
@@ -110,7 +107,6 @@ class TestCheckpoints:
         assert synced, "no checkpoint was written"
         assert tmp_path.stat().st_ino in synced
 
-    @pytest.mark.xfail(strict=True, reason="issue item 15")
     def test_that_are_damaged_are_refused_in_words(self, tmp_path):
         X, y = stream_data()
         path = tmp_path / "fit.ckpt"
@@ -133,7 +129,6 @@ class TestCheckpoints:
 class TestForgedFiles:
     """The checksum is right, the content is not."""
 
-    @pytest.mark.xfail(strict=True, reason="issue item 17")
     def test_no_first_receipt_believes_an_altered_file(self, tmp_path):
         silent, m = [], 40
         header, body = forged.opened(forged.model_bytes(tmp_path, factor=True, m=m))
@@ -155,7 +150,6 @@ class TestForgedFiles:
                 silent.append((name, seed, receipt.residual, truth))
         assert silent == []
 
-    @pytest.mark.xfail(strict=True, reason="issue item 17")
     def test_negative_slopes_are_refused(self, tmp_path):
         header, body = forged.opened(forged.model_bytes(tmp_path))
         arrays = forged.arrays_of(header, body)
@@ -182,7 +176,7 @@ class TestForgedFiles:
 
     @pytest.mark.parametrize(
         "columns",
-        [60, pytest.param(2**31 - 2, marks=pytest.mark.xfail(strict=True, reason="issue item 17"))],
+        [60, 2**31 - 2],
     )
     def test_columns_that_nobody_uses_take_no_memory(self, columns, tmp_path):
         X = sp.random(12, 60, density=0.2, format="csr", random_state=0)
@@ -209,7 +203,6 @@ def saved(path, m=40):
 
 
 class TestWriters:
-    @pytest.mark.xfail(strict=True, reason="issue item 19")
     def test_two_holders_of_one_file_take_turns(self, tmp_path):
         """Load, forget, save under a lock that the package offers: no row comes back."""
         path = tmp_path / "a.model"
@@ -227,7 +220,6 @@ class TestWriters:
             assert errors == []
         assert squaresvm.load(path).ids_.tolist() == list(range(8, 40))
 
-    @pytest.mark.xfail(strict=True, reason="issue item 19")
     def test_files_of_other_threads_keep_their_rights(self, tmp_path, monkeypatch):
         before = os.umask(0o077)
         os.umask(0o077)

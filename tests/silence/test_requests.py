@@ -35,7 +35,6 @@ def assert_same_decisions(one, other, X):
 
 
 class TestAClassThatGoesAndComesBack:
-    @pytest.mark.xfail(strict=True, reason="issue item 5")
     @pytest.mark.parametrize("cls", [LSSVC, RLSSVC, ProximalSVC, LagrangianSVC])
     def test_has_its_weight(self, cls):
         X, y = three_classes()
@@ -46,7 +45,6 @@ class TestAClassThatGoesAndComesBack:
         order = np.r_[rest, last]
         assert_same_decisions(model, cls(class_weight=WEIGHTS, gamma=0.3).fit(X[order], y[order]), X)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 5")
     def test_has_its_weight_in_a_window(self):
         X, y = three_classes()
         last, rest = np.flatnonzero(y == 2), np.flatnonzero(y != 2)
@@ -59,7 +57,6 @@ class TestAClassThatGoesAndComesBack:
         fresh = LSSVC(class_weight=WEIGHTS, gamma=0.3).fit(X[inside], y[inside])
         assert_same_decisions(window, fresh, X)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 5")
     def test_does_not_keep_a_refit_from_its_work(self):
         X, y = three_classes()
         rest = np.flatnonzero(y != 2)
@@ -71,7 +68,6 @@ class TestAClassThatGoesAndComesBack:
 
 
 class TestDrift:
-    @pytest.mark.xfail(strict=True, reason="issue item 6")
     def test_no_sampled_receipt_hides_a_residual_above_tol(self):
         hidden = []
         for seed in (7, 1, 3, 11, 19):
@@ -89,7 +85,6 @@ class TestDrift:
                         hidden.append((seed, i, receipt.residual, truth))
         assert hidden == []
 
-    @pytest.mark.xfail(strict=True, reason="issue item 7")
     @pytest.mark.parametrize("trip", ["pickle", "file"])
     @pytest.mark.parametrize(("seed", "m", "C", "degree", "k"), [(5, 46, 1e7, 4, 3), (17, 49, 1e7, 4, 3)])
     def test_the_first_request_after_a_round_trip_is_as_good_as_without(
@@ -116,7 +111,6 @@ class TestDrift:
 
 
 class TestLabels:
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_text_learned_into_integers_renames_no_class(self):
         X, y = two_classes()
         model = LSSVC().fit(X, y)
@@ -124,7 +118,6 @@ class TestLabels:
             model.learn(X[:2], np.array(["0", "1"]))
         assert model.classes_.tolist() == [0, 1]
 
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_unsigned_integers_learned_into_signed_ones_stay_integers(self):
         X, y = two_classes()
         model = LSSVC().fit(X, y.astype(np.int64) + 2**60)
@@ -138,7 +131,6 @@ class TestLabels:
 
 
 class TestSmallerFaults:
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     @pytest.mark.parametrize("attribute", ["coef_", "intercept_"])
     def test_attributes_are_no_way_into_the_model(self, attribute):
         X, y = two_classes()
@@ -148,13 +140,11 @@ class TestSmallerFaults:
             getattr(model, attribute)[:] = 9.0
         np.testing.assert_array_equal(model.decision_function(X), before)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_logarithms_of_probabilities(self):
         X, y = two_classes()
         model = LSSVC().fit(X, y)
         np.testing.assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)))
 
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_a_callable_kernel_may_return_a_sparse_matrix(self):
         X, y = two_classes()
         sparse = LSSVC(kernel=lambda a, b: sp.csr_matrix(a @ b.T)).fit(X, y)
@@ -171,7 +161,6 @@ class TestSmallerFaults:
                 model = LSSVC(solver="sumt", kernel="linear", tol=1e-15, C=100.0).fit(X, y)
             assert referee.truth(model, X, y).residual <= TOL
 
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_sesquismo_does_not_call_a_problem_converged_that_is_not_convex(self):
         silent = []
         for seed in range(60):

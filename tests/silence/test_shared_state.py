@@ -53,7 +53,6 @@ def true_residual_of_pairs(model, X, y, ids):
 
 
 class TestCopies:
-    @pytest.mark.xfail(strict=True, reason="issue item 1")
     def test_a_copy_of_a_precomputed_proximal_model_has_its_own_kernel(self):
         X, y = rows(30)
         K = rbf(X, X)
@@ -80,7 +79,6 @@ class TestCopies:
             keep = np.delete(np.arange(30), gone)
             assert referee.truth(one, K[np.ix_(keep, keep)], y[keep]).residual <= TOL
 
-    @pytest.mark.xfail(strict=True, reason="issue item 1")
     def test_an_old_estimator_of_a_window_that_leaves_one_out_changes_nothing(self):
         X, y = rows(110)
         window = Window(LSSVC(), size=40).fit(X[:40], y[:40])
@@ -94,7 +92,6 @@ class TestCopies:
             worst = max(worst, true_residual(window, X, y))
         assert worst <= 10 * TOL
 
-    @pytest.mark.xfail(strict=True, reason="issue item 1")
     def test_an_old_estimator_of_a_window_keeps_its_own_answers(self):
         """What the old one says of its rows is of its rows, or it says that it no longer can."""
         X, y = rows(90)
@@ -108,7 +105,6 @@ class TestCopies:
 
 
 class TestRefit:
-    @pytest.mark.xfail(strict=True, reason="issue item 2")
     def test_a_precomputed_proximal_model_takes_its_new_class_weights(self):
         X, _ = rows(30)
         y = np.where(X[:, 0] > 0.7, 1, -1)
@@ -127,7 +123,6 @@ class TestRefit:
 
 
 class TestThreads:
-    @pytest.mark.xfail(strict=True, reason="issue item 13")
     def test_leave_one_out_of_a_superseded_state_leaves_the_live_factor_alone(self):
         m, rounds = 60, 60
         X, y = rows(m + rounds)
@@ -155,7 +150,6 @@ class TestThreads:
             worst = max(worst, true_residual(model, X, y))
         assert worst <= 10 * TOL
 
-    @pytest.mark.xfail(strict=True, reason="issue item 14")
     def test_a_row_that_a_window_forgot_does_not_come_back(self):
         X, y = rows(60)
         window = Window(LSSVC(), size=50).fit(X[:40], y[:40])
@@ -172,7 +166,6 @@ class TestThreads:
         assert sorted(window.ids_.tolist()) == sorted(set(range(41)) - {3})
         assert true_residual(window, X, y) <= 10 * TOL
 
-    @pytest.mark.xfail(strict=True, reason="issue item 14")
     def test_probabilities_of_pairs_while_a_class_comes_and_goes(self):
         X, y = rows(60, classes=3)
         last = np.flatnonzero(y == "c")
@@ -203,7 +196,6 @@ class TestThreads:
 
 
 class TestFailedRequests:
-    @pytest.mark.xfail(strict=True, reason="issue item 14")
     def test_of_pairs_change_nothing(self):
         X, y = rows(60, classes=3)
         model = OneVsOne(Failing(C=10.0)).fit(X, y)
@@ -218,7 +210,6 @@ class TestFailedRequests:
         assert receipt.remaining == rest.size
         assert true_residual_of_pairs(model, X, y, rest) <= 10 * TOL
 
-    @pytest.mark.xfail(strict=True, reason="issue item 14")
     @pytest.mark.parametrize("request_", ["learn", "forget"])
     def test_of_a_window_change_nothing(self, request_):
         X, y = rows(60)
@@ -231,7 +222,6 @@ class TestFailedRequests:
 
 
 class TestForks:
-    @pytest.mark.xfail(strict=True, reason="issue item 18")
     @pytest.mark.parametrize(
         "action", [lambda model: model.forget([3]), pickle.dumps], ids=["forget", "pickle"]
     )

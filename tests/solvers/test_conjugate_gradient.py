@@ -283,7 +283,7 @@ class TestOptions:
         H = np.diag([1.0, -1.0])
         with pytest.raises(NotDefiniteError):
             conjugate_gradients(
-                lambda V: H @ V, lambda V: V, np.array([[1.0], [2.0]]), np.array([1e-9]), 9, lambda *_: False
+                lambda V, _: H @ V, lambda V, _: V, np.array([[1.0], [2.0]]), np.array([1e-9]), 9
             )
 
 

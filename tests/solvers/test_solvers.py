@@ -1,141 +1,28 @@
-"""Every exact solver against every problem: the oracle's answer, or the declared mismatch.
-
-The papers' own algorithms, which end at `tol` and no further, are in ``test_papers_algorithms.py``.
-"""
+"""Exact solvers beyond the table of ``test_contract.py``: columns, starts, limits, and the choice."""
 
 from __future__ import annotations
 
-import contextlib
-from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
 
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError
 from squaresvm.operators import LinearOperator
-from squaresvm.problem import Loss
 from squaresvm.solution import Solution, Status
 from squaresvm.solvers.choose import SOLVERS, choose
 from support import oracle, problems
+from support.contract import (
+    EXACT,
+    GOOD,
+    TOL,
+    Cell,
+    M,
+    assert_is_the_optimum,
+    assert_mismatch_is_declared,
+    facts_of,
+)
 
 EPS = np.finfo(float).eps
-#: Solvers that end at the exact optimum, whatever C is.
-EXACT = ("direct", "active-set", "newton")
-M = 18
-TOL = 1e-8
-GOOD = (Status.CONVERGED, Status.PRECISION)
-CELLS = list(
-    product(
-        (oracle.SQUARED, oracle.HINGE),
-        problems.BIASES,
-        problems.CASES,
-        ("equal", "mixed"),
-        (1e-6, 1.0, 1e4, 1e8),
-    )
-)
-
-
-@cache
-def cell_of(loss, bias, kernel, weights, C, kind="random"):
-    """Return operator-independent facts of a cell: K, y, costs, A, the optimum, the accuracy due."""
-    X, W = problems.rows(kind, m=M), problems.weights_of(weights, M)
-    K = problems.CASES[kernel](X, W).K
-    y, costs, A = problems.signs(X), C * W, problems.BIASES[bias]
-    if np.linalg.eigvalsh(K + np.diag(1.0 / costs))[0] <= 0:
-        return K, y, costs, A, None, None
-    accuracy = max(1e-8, 100 * EPS * oracle.condition(K, costs, A))
-    return K, y, costs, A, oracle.solve(K, y, costs, loss, A), accuracy
-
-
-def problem_of(loss, bias, kernel, weights, C, kind="random"):
-    """Return a new problem of the cell: what one solver leaves in an operator, another must not find."""
-    _, y, costs, A, _, _ = cell_of(loss, bias, kernel, weights, C, kind)
-    case = problems.CASES[kernel](problems.rows(kind, m=M), problems.weights_of(weights, M))
-    return problems.problem_of(case.operator, y, costs, loss, A)
-
-
-def assert_mismatch_is_declared(solver, problem):
-    with pytest.raises(ValueError, match=f"solver '{solver.name}' solves ") as caught:
-        choose(problem, solver.name)
-    message = str(caught.value)
-    assert solver.solves in message
-    fitting = message.split("Solvers that fit: ")[1]
-    assert fitting == ", ".join(repr(s.name) for s in SOLVERS.values() if s.accepts(problem))
-    assert fitting, "no solver fits"
-
-
-def assert_is_the_optimum(problem, solution, facts, loss):
-    K, y, costs, A, best, accuracy = facts
-    beta, bias = problem.multipliers(solution)[:, 0], solution.bias[0]
-    np.testing.assert_allclose(beta, best.beta, rtol=0, atol=accuracy * abs(best.beta).max())
-    decision = problem.decision(solution)[:, 0]
-    np.testing.assert_allclose(
-        decision, best.decision, rtol=0, atol=accuracy * max(1, abs(best.decision).max())
-    )
-    assert bias == pytest.approx(best.bias, abs=accuracy * max(1.0, abs(best.bias)))
-    # What was reported is what is true, but for rounding.
-    certificate = problem.certify(solution, TOL)
-    assert certificate.status in GOOD
-    rounding = problem.rounding(solution)[0]
-    true = oracle.residual(K, y, costs, loss, A, beta, bias)
-    assert true <= max(TOL, rounding) + rounding
-    assert certificate.objective == pytest.approx(best.objective, rel=accuracy)
-
-
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize(("loss", "bias", "kernel", "weights", "C"), CELLS)
-def test_every_solver_on_every_problem(name, loss, bias, kernel, weights, C):
-    facts = cell_of(loss, bias, kernel, weights, C)
-    problem = problem_of(loss, bias, kernel, weights, C)
-    solver = SOLVERS[name]
-    if not solver.accepts(problem):
-        assert_mismatch_is_declared(solver, problem)
-        return
-    if facts[4] is None:
-        assert_indefinite_kernel_is_told(solver, problem)
-        return
-    solution = solver.solve(problem, tol=TOL, max_iter=None)
-    assert_is_the_optimum(problem, solution, facts, loss)
-
-
-def assert_indefinite_kernel_is_told(solver, problem):
-    """A clear error or a clear status; where H is not definite, the squared loss has no least point."""
-    if problem.loss is Loss.SQUARED:
-        with pytest.raises(ValueError, match="positive semidefinite"):
-            solver.solve(problem, tol=TOL, max_iter=None)
-        return
-    # The rows that the squared hinge ends with may well have a definite H of their own: then this is a
-    # stationary point. If not, an error on the way, or a certificate that does not claim success.
-    with contextlib.suppress(NotPositiveSemidefiniteError):
-        solution = solver.solve(problem, tol=TOL, max_iter=None)
-        used = np.flatnonzero(problem.multipliers(solution)[:, 0])
-        H = problem.operator.block(used, used) + np.diag(1.0 / problem.costs[used])
-        definite = np.linalg.eigvalsh(H)[0] > 0
-        assert definite or problem.certify(solution, TOL).status not in GOOD
-
-
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("kind", ["duplicated", "constant", "deficient"])
-@pytest.mark.parametrize(
-    ("loss", "bias", "kernel", "C"),
-    list(
-        product(
-            (oracle.SQUARED, oracle.HINGE),
-            problems.BIASES,
-            ("linear", "linear-sparse", "rbf", "cubic"),
-            (1.0, 1e8),
-        )
-    ),
-)
-def test_rows_that_make_k_singular(name, kind, loss, bias, kernel, C):
-    problem = problem_of(loss, bias, kernel, "mixed", C, kind)
-    solver = SOLVERS[name]
-    if not solver.accepts(problem):
-        assert_mismatch_is_declared(solver, problem)
-        return
-    solution = solver.solve(problem, tol=TOL, max_iter=None)
-    assert_is_the_optimum(problem, solution, cell_of(loss, bias, kernel, "mixed", C, kind), loss)
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -203,18 +90,18 @@ def test_extreme_penalties_of_the_bias(name, loss, A, kernel):
 @pytest.mark.parametrize("loss", [oracle.SQUARED, oracle.HINGE])
 @pytest.mark.parametrize("where", ["optimum", "elsewhere"])
 def test_a_start_changes_nothing_but_the_way(name, kernel, loss, where):
-    cell = (loss, "free", kernel, "mixed", 1e4)
-    problem, facts = problem_of(*cell), cell_of(*cell)
+    cell = Cell(loss, oracle.FREE, kernel, "mixed", 1e4)
+    problem = cell.problem()
     solver = SOLVERS[name]
     if not solver.accepts(problem):
         assert_mismatch_is_declared(solver, problem)
         return
-    best = facts[4]
+    best = facts_of(cell).best
     beta = best.beta if where == "optimum" else 100.0 * np.random.default_rng(0).normal(size=M)
     start = Solution(beta=beta[:, None], bias=np.array([best.bias]))
     solution = solver.solve(problem, tol=TOL, max_iter=None, start=start)
-    assert_is_the_optimum(problem, solution, facts, loss)
-    cold = solver.solve(problem_of(*cell), tol=TOL, max_iter=None)
+    assert_is_the_optimum(cell, problem, solution)
+    cold = solver.solve(cell.problem(), tol=TOL, max_iter=None)
     assert where != "optimum" or solution.n_iter <= cold.n_iter
 
 
@@ -222,8 +109,8 @@ def test_a_start_changes_nothing_but_the_way(name, kernel, loss, where):
 @pytest.mark.parametrize("kernel", ["linear", "cubic"])
 def test_max_iter_is_kept_and_the_residual_stays_honest(name, kernel):
     """At C = 1e8 no search is done after one iteration; what it returns is judged as it is."""
-    cell = (oracle.HINGE, "free", kernel, "mixed", 1e8)
-    problem, (K, y, costs, A, _, _) = problem_of(*cell), cell_of(*cell)
+    cell = Cell(oracle.HINGE, oracle.FREE, kernel, "mixed", 1e8)
+    problem, facts = cell.problem(), facts_of(cell)
     solver = SOLVERS[name]
     if not solver.accepts(problem):
         assert_mismatch_is_declared(solver, problem)
@@ -232,9 +119,8 @@ def test_max_iter_is_kept_and_the_residual_stays_honest(name, kernel):
     assert solution.n_iter == 1
     certificate = problem.certify(solution, TOL)
     assert certificate.status is Status.MAX_ITER
-    true = oracle.residual(
-        K, y, costs, oracle.HINGE, A, problem.multipliers(solution)[:, 0], solution.bias[0]
-    )
+    beta, bias = problem.multipliers(solution)[:, 0], solution.bias[0]
+    true = oracle.residual(facts.K, facts.y, facts.costs, cell.loss, cell.A, beta, bias)
     assert certificate.residual == pytest.approx(true, rel=1e-6)
 
 
@@ -259,23 +145,28 @@ def test_a_set_without_rows_on_the_way(name, seed):
     assert problem.certify(solution, TOL).status in GOOD
 
 
+def every_kind():
+    """Yield a problem of each loss, bias and kernel."""
+    losses, biases = (oracle.SQUARED, oracle.HINGE), problems.BIASES.values()
+    for loss, A, kernel in product(losses, biases, problems.CASES):
+        yield Cell(loss, A, kernel, "equal", 1.0).problem()
+
+
 class TestChoice:
     def test_auto_fits_and_says_why(self):
-        for loss, bias, kernel in product((oracle.SQUARED, oracle.HINGE), problems.BIASES, problems.CASES):
-            problem = problem_of(loss, bias, kernel, "equal", 1.0)
+        for problem in every_kind():
             solver, reason = choose(problem, "auto")
             assert solver.accepts(problem)
             assert str(problem.loss) in reason
             assert str(M) in reason
 
     def test_by_name_and_by_object(self):
-        problem = problem_of(oracle.SQUARED, "free", "rbf", "equal", 1.0)
+        problem = Cell(oracle.SQUARED, oracle.FREE, "rbf", "equal", 1.0).problem()
         assert choose(problem, "direct") == (SOLVERS["direct"], "asked for by name")
         assert choose(problem, SOLVERS["direct"])[0] is SOLVERS["direct"]
 
     def test_every_problem_has_a_solver(self):
-        for loss, bias, kernel in product((oracle.SQUARED, oracle.HINGE), problems.BIASES, problems.CASES):
-            problem = problem_of(loss, bias, kernel, "equal", 1.0)
+        for problem in every_kind():
             assert any(solver.accepts(problem) for solver in SOLVERS.values())
 
     def test_names_are_the_keys(self):

@@ -39,7 +39,7 @@ PARTS = {
         "test_properties",
         "test_pruning",
         "test_robust",
-        "test_solver_contract",
+        "test_contract",
         "test_solvers",
         "test_sources_dask",
         "test_weights",

@@ -30,6 +30,7 @@ def _switch(L: FloatArray, D: FloatArray, p: int, size: int) -> None:
     """Exchange rows p and p + 1 of A, and bring L and D up to date: equation (64)."""
     q = p + 1
     below, upper, lower = L[q, p], D[p], D[q]
+    # The lines of (64), top to bottom; its mu comes first, and mu^ is first * between.
     mu = upper * below
     first = lower + mu * below
     between = mu / first

@@ -18,7 +18,7 @@ from squaresvm.operators import (
 )
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import two_labels
+from squaresvm.rows.labels import sign_columns, two_labels
 from squaresvm.solvers.choose import wants_rows
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -106,9 +106,7 @@ def encode(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> Flo
     """Return a column of +1 and -1 for each class (one for two); values as one column."""
     if classes is None:
         return np.asarray(y, dtype=np.float64)[:, None]
-    if classes.size == 2:
-        return np.where(y == classes[1], 1.0, -1.0)[:, None]
-    return np.where(y[:, None] == classes, 1.0, -1.0)
+    return sign_columns(y, classes).astype(np.float64)
 
 
 def features(rows: Rows, held: IntArray | slice) -> Matrix:

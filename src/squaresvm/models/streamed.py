@@ -456,14 +456,10 @@ def _resolved(state: StreamedState) -> StreamedState:
     w, b = problem.solution()
     certificate = problem.certify(w, b, state.settings.tol)
     reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
-    return replace(
-        state,
-        solution=Solution(primal=w, bias=b),
-        judged=certificate,
-        solver="direct",
-        reason=reason,
-        to_probabilities=None,  # They were calibrated on other rows, and on rows that may have left.
-    )
+    solution = Solution(primal=w, bias=b)
+    # The map to probabilities was made with rows that may have left.
+    changed = replace(state, solution=solution, judged=certificate, to_probabilities=None)
+    return replace(changed, solver="direct", reason=reason)
 
 
 def _scales(state: StreamedState, sums: Moments) -> FloatArray:

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from squaresvm import LSSVC
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
+from squaresvm.rows.labels import sign_columns
 
 __all__ = ["run"]
 
@@ -101,6 +102,6 @@ def run(path: Path, say: Callable[[str], object] = print) -> None:
 def _suspects(model: LSSVC, y: np.ndarray[tuple[int], np.dtype[np.str_]]) -> list[tuple[int, str, float]]:
     """Return id, label and leave-one-out decision of the rows that the others contradict most."""
     decision = model.loo_decision_function()
-    sign = np.where(y == model.classes_[1], 1.0, -1.0)
+    sign = sign_columns(y, model.classes_)[:, 0]
     worst = np.argsort(sign * decision)[:6]
     return [(int(model.ids_[i]), str(y[i]), float(decision[i])) for i in worst if sign[i] * decision[i] < 0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from squaresvm.typing import FloatArray
 
-__all__ = ["same_kind", "signs", "two_labels"]
+__all__ = ["same_kind", "sign_columns", "signs", "two_labels"]
 
 
 def two_labels(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -45,6 +45,27 @@ def signs(upper: np.ndarray[Any, Any]) -> FloatArray:
     found *= 2
     found -= 1
     return cast(FloatArray, found)
+
+
+def sign_columns(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> FloatArray:
+    """Return the targets of labels: a column a class, +1 for its rows and -1 for others; one for two classes.
+
+    Parameters
+    ----------
+    y : ndarray of shape (m,)
+    classes : ndarray of shape (k,)
+        Of two, the second is +1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.rows.labels import sign_columns
+    >>> sign_columns(np.array(["a", "b"]), np.array(["a", "b"])).ravel().tolist()
+    [-1, 1]
+    >>> sign_columns(np.array([3, 1]), np.array([1, 2, 3])).tolist()
+    [[-1, -1, 1], [1, -1, -1]]
+    """
+    return signs((y == classes[1])[:, None] if classes.size == 2 else y[:, None] == classes)
 
 
 def same_kind(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

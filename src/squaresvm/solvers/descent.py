@@ -44,8 +44,6 @@ _CONJUGATE_STEPS = 200
 SHORT_PATIENCE = 3
 #: Rows by which K is told to be close to its diagonal.
 _LOOKED_AT = 9
-#: Changes of the gradient, per root of the number of rows, that may be rounding.
-_NOISE = 1e-4
 
 
 class Extrapolation:
@@ -54,9 +52,18 @@ class Extrapolation:
     At each point the gradient is known, so on the plane through several of them the quadratic is known too.
     This is Anderson's extrapolation with the objective in place of the residual, which makes it a safeguard
     of its own: the minimum over the plane is no higher than any of its points.
+
+    Parameters
+    ----------
+    product : callable
+        The matrix of the quadratic times a vector: to tell negative curvature from gradients without digits.
+    largest : float
+        Largest entry of its diagonal, and so of a semidefinite matrix.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, product: Callable[[FloatArray], FloatArray], largest: float) -> None:
+        self._product = product
+        self._largest = largest
         self._points: list[tuple[FloatArray, FloatArray]] = []
 
     def step(self, beta: FloatArray, gradient: FloatArray) -> tuple[FloatArray, FloatArray] | None:
@@ -70,9 +77,8 @@ class Extrapolation:
         curvature = np.einsum("ij,ij->i", away, change)
         size = np.linalg.norm(change, axis=1)
         bent = curvature < -1e-6 * np.linalg.norm(away, axis=1) * size
-        if np.any(bent & (size > _NOISE * np.sqrt(beta.size))):
-            raise NotPositiveSemidefiniteError
         if np.any(bent):
+            self._refuse_negative(away[int(np.argmin(curvature))])
             return None  # At C = 1e8 the gradient itself is known to 1e-6 only: that tells nothing.
         norms = np.sqrt(np.maximum(curvature, 0.0))
         use = norms > 0
@@ -87,6 +93,12 @@ class Extrapolation:
         if not np.all(np.isfinite(weights)):
             return None
         return weights @ away, weights @ change
+
+    def _refuse_negative(self, way: FloatArray) -> None:
+        """Raise where the curvature along a way is negative by more than rounding can make of it."""
+        rounding = way.size * np.finfo(np.float64).eps * self._largest * float(np.abs(way).sum()) ** 2
+        if float(way @ self._product(way)) < -10.0 * rounding:
+            raise NotPositiveSemidefiniteError
 
     def clear(self) -> None:
         """Forget all points: the quadratic or the gradient has changed."""
@@ -215,7 +227,7 @@ class Descent:
             raise NotPositiveSemidefiniteError
         # The denominators of (31), as reciprocals: with shift = 1/A they are those of Q_kk in (21).
         self._inverse_h = 1.0 / h
-        self._plane = Extrapolation()
+        self._plane = Extrapolation(self._product, float(h.max(initial=0.0)))
         self._crawling = Crawling()
         self._extrapolates = True
         self._is_exact = True

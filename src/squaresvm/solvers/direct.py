@@ -69,7 +69,7 @@ class Direct:
                 return by_sums(problem.linear, _ENOUGH * tol)
         operator = problem.operator
         factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
-        solution = factor.solve(problem.targets)
+        solution = factor.solve(problem.targets)  # (7), bordered; (12) where K is K W K'.
         return _refined(problem, solution, tol, lambda found: factor.refine(found, problem.targets))
 
 

@@ -28,6 +28,8 @@ def bias_of_no_rows(problem: Problem, bias: float) -> float:
 class EqualitySystem:
     """(H_SS, bordered) (beta_S, b) = (y_S, 0) for one column of targets and a changing set S.
 
+    That is (48) of the RLSSVM paper, in signed multipliers: theta and b of the rows with an error.
+
     Where few rows come and go, the factor of the last set is updated; else it is made anew. The solution
     follows by the same updates.
 

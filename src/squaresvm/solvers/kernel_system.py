@@ -21,7 +21,7 @@ from squaresvm.solvers.preconditioner import (
     make_preconditioner,
     rank_bytes,
 )
-from squaresvm.typing import BoolArray, FloatArray
+from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["KernelSystem", "forecast"]
 
@@ -115,17 +115,21 @@ class KernelSystem:
         """Return X with H X close to `rhs`, on the active rows, and the iterations taken."""
         ridge = self.problem.ridge[:, None]
 
-        def product(v: FloatArray) -> FloatArray:
+        def product(v: FloatArray, columns: IntArray) -> FloatArray:
             out = self.times(v) + ridge * v
             if active is not None:
                 out[~active] = 0.0
             return out
 
         made = preconditioner or self.preconditioner
+
+        def precondition(v: FloatArray, columns: IntArray) -> FloatArray:
+            return made.solve(v)
+
         try:
             # Threads of a BLAS go on spinning after each product, in the way of our own.
             with threads_for_blas():
-                return conjugate_gradients(product, made.solve, rhs, self.goal(wanted, rhs), limit, tell)
+                return conjugate_gradients(product, precondition, rhs, self.goal(wanted, rhs), limit, tell)
         except NotDefiniteError:
             if self.single is None:
                 raise NotPositiveSemidefiniteError from None

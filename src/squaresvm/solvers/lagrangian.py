@@ -112,7 +112,7 @@ class Lagrangian:
     def _alpha(self, problem: Problem) -> FloatArray:
         if self.alpha is None:
             return 1.9 / problem.costs
-        bound = 2.0 / float(problem.costs.max())
+        bound = 2.0 / float(problem.costs.max())  # (16)
         if not self.alpha < bound:
             raise ValueError(
                 f"alpha must be between 0 and 2 / max(C_i) = {bound:g}, both excluded; got {self.alpha!r}"
@@ -141,7 +141,7 @@ class _System(Protocol):
 
 
 class _Kernel:
-    """Q through one Cholesky factor."""
+    """Q of (27) through one Cholesky factor."""
 
     def __init__(self, problem: Problem) -> None:
         operator = problem.operator
@@ -153,7 +153,7 @@ class _Kernel:
     def image(self, beta: FloatArray) -> FloatArray:
         problem = self._problem
         product = problem.operator.matmul(beta[:, None])[:, 0] + problem.ridge * beta
-        return np.asarray(product + beta.sum() / problem.bias.penalty)
+        return np.asarray(product + beta.sum() / problem.bias.penalty)  # Q of (27) times beta.
 
     def begin(self, z: FloatArray) -> None:
         self._z = z
@@ -168,7 +168,10 @@ class _Kernel:
 
 
 class _Linear:
-    """Q through a system of n + 1 unknowns: beta = C (z - Z w - b), where (w, b) fits z by least squares."""
+    """Q of (10) through a system of n + 1 unknowns, by (1).
+
+    beta = C (z - Z w - b), where (w, b) fits z by least squares.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -205,7 +208,7 @@ class _Linear:
         total, sums = np.zeros(1), np.zeros((self._Z.shape[1], 1))
         for rows in self._blocks():
             fitted = times(self._Z[rows], self._w)[:, 0] + self._b[0]
-            beta = self._costs[rows] * (self._z[rows] - fitted)
+            beta = self._costs[rows] * (self._z[rows] - fitted)  # (1), applied to z.
             self._z[rows] = move(self._z[rows], beta, rows)
             self._count(rows, sums, total)
         self._w, self._b = self._factor.step(sums, total)
@@ -225,8 +228,8 @@ class _Move:
 
     def __call__(self, z: FloatArray, beta: FloatArray, rows: slice) -> FloatArray:
         y = self.y[rows]
-        u, excess = y * beta, y * z - 1.0
-        violation = np.abs(np.minimum(self.h[rows] * u, excess))
+        u, excess = y * beta, y * z - 1.0  # u and Q u - e.
+        violation = np.abs(np.minimum(self.h[rows] * u, excess))  # Of (12), as the certificate has it.
         self.residual = max(self.residual, float(violation.max()))
         self.balance += float(beta.sum())
         return np.asarray(y * (1.0 + np.maximum(excess - self.alpha[rows] * u, 0.0)))  # (15)

@@ -16,6 +16,7 @@ from squaresvm.linalg.products import times
 from squaresvm.problem.linear import LinearProblem, Point
 from squaresvm.problem.passes import in_float64
 from squaresvm.problem.products import Outline, Sides, squared
+from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients, preconditioned_norm
 from squaresvm.solvers.newton_hessian import Step
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
@@ -144,25 +145,20 @@ class ProductHessian:
         share : ndarray of shape (q,)
             How much of the right-hand side may be left, as the preconditioner measures it.
         """
-        X, R = np.zeros_like(rhs), rhs.copy()
         diagonal = self._own(self._diagonal, columns)
-        Z = R / diagonal
-        P, descent = Z.copy(), _inner(R, Z)
-        goal = share**2 * descent
-        todo = np.flatnonzero(descent > goal)
-        for _ in range(min(_PRODUCTS, _PRODUCTS_A_FEATURE * rhs.shape[0])):
-            if todo.size == 0:
-                break
-            along = P[:, todo]
-            product = self.times(along, columns[todo])
-            length = descent[todo] / _inner(along, product)
-            X[:, todo] += length * along
-            R[:, todo] -= length * product
-            Z = R[:, todo] / diagonal[:, todo]
-            left = _inner(R[:, todo], Z)
-            P[:, todo] = Z + left / descent[todo] * along
-            descent[todo] = left
-            todo = todo[left > goal[todo]]
+        goal = share * np.sqrt(_inner(rhs, rhs / diagonal))
+        try:
+            X, _ = conjugate_gradients(
+                lambda V, some: self.times(V, columns[some]),
+                lambda V, some: V / diagonal[:, some],
+                rhs,
+                goal,
+                min(_PRODUCTS, _PRODUCTS_A_FEATURE * rhs.shape[0]),
+                measure=preconditioned_norm,
+            )
+        except NotDefiniteError as error:
+            # R is I and a scatter, so that is rounding: what was reached before still leads downwards.
+            X = error.reached
         return X
 
     # Leaving rows out ----------------------------------------------------------------------------------

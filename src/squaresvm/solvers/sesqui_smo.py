@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError
+from squaresvm.kernels import Kernel
+from squaresvm.linalg.definite import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
@@ -33,6 +34,8 @@ _SMALL_A = 0.3
 #: An extrapolation is given up where it would push more than this share of the rows across their bound.
 _CLIPPED = 0.1
 _REFRESHES = 10
+#: Rows at most by which a kernel is told not to be semidefinite.
+_FACTORED_ROWS = 1000
 #: Conjugate steps before single updates have their turn again, or until the violation of the support vectors
 #: is this share of that of the rows at their bound.
 _CONJUGATE_STEPS, _SETTLED = 200, 0.1
@@ -115,6 +118,7 @@ class SesquiSmo:
         """Return the solution of all columns of targets, one after the other."""
         limit = MAX_SWEEPS if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
+        _refuse_indefinite(problem)
         rows = RowCache(problem.operator, self.memory)
 
         def solve(column: Problem, first: Solution | None) -> Solution:
@@ -123,6 +127,30 @@ class SesquiSmo:
             return _searched(BoundedDescent(column, rows, beta[:, 0]), tol, limit, monitor)
 
         return by_column(problem, start, monitor, solve)
+
+
+def _refuse_indefinite(problem: Problem) -> None:
+    """Raise where a kernel that need not be semidefinite is seen not to be, on some of the rows or on all.
+
+    Updates stay within their bounds, and so may end at a point beside which none is lower although the
+    problem is not convex. A principal block with a negative eigenvalue proves that H has one.
+    """
+    operator = problem.operator
+    if operator.features is not None or _is_semidefinite(getattr(operator, "kernel", None)):
+        return
+    m = problem.n_rows
+    chosen = np.unique(np.linspace(0, m - 1, min(m, _FACTORED_ROWS)).astype(np.intp))
+    block = np.asfortranarray(operator.block(chosen, chosen))
+    factor, diagonal = block.copy(order="F"), np.diagonal(block) + problem.ridge[chosen]
+    cholesky_with_jitter(factor, diagonal, lambda: np.copyto(factor, block))
+
+
+def _is_semidefinite(kernel: object) -> bool:
+    if not isinstance(kernel, Kernel):
+        return False
+    return kernel.function in ("linear", "rbf", "laplacian") or (
+        kernel.function == "poly" and kernel.coef0 >= 0.0
+    )
 
 
 def _searched(search: BoundedDescent, tol: float, limit: int, monitor: Monitor) -> Solution:
@@ -158,7 +186,7 @@ class BoundedDescent:
             raise NotPositiveSemidefiniteError
         self.h = self._bare + self._inverse_A  # Q_kk of (21), the denominator of (31).
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
-        self._plane = Extrapolation()
+        self._plane = Extrapolation(self._product, float(self.h.max()))
         self._crawling = Crawling()
         self._extrapolates = True
         self.gradient = self._exact_gradient() if self.beta.any() else -self.y

@@ -101,6 +101,7 @@ class Sumt:
 
     def _search(self, search: BiasApart, tol: float, limit: int, monitor: Monitor) -> Solution:
         problem, A, reached, iteration = search.problem, float(self.A0), False, 0
+        solved = True
         scale = max(float(np.abs(problem.targets).max()), np.finfo(float).tiny)
         while iteration < limit and not reached and not monitor.stopped:
             A *= 1.0 if iteration == 0 else self.rho  # Step 4.
@@ -113,4 +114,6 @@ class Sumt:
             reached = solved and balanced
             if not solved or A < _LEAST_A:
                 break
-        return ended(*search.at(0.0 if reached else A), max(iteration, 1), reached, monitor)
+        # Where u and v have no more digits to give, no other A finds any: the limit is as good as they are.
+        limit_is_near = reached or (not solved and not monitor.stopped)
+        return ended(*search.at(0.0 if limit_is_near else A), max(iteration, 1), reached, monitor)
