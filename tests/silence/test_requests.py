@@ -11,11 +11,14 @@ import pytest
 import scipy.sparse as sp
 
 import squaresvm
-from squaresvm import LSSVC, RLSSVC, LagrangianSVC, ProximalSVC, Window
+from squaresvm import LSSVC, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Window
 from support import referee
 
 TOL = 1e-6
 WEIGHTS = {0: 1, 1: 2, 2: 5}
+EVERY = [LSSVC, RelaxedLSSVC, RLSSVC, ProximalSVC, LagrangianSVC]
+_SUMS = pytest.mark.xfail(strict=True, reason="issue item 5: sums are taken anew with the old class weights")
+LINEAR = [pytest.param(cls, "linear", marks=() if cls in (RLSSVC, LagrangianSVC) else _SUMS) for cls in EVERY]
 
 
 def three_classes(m=60):
@@ -35,15 +38,16 @@ def assert_same_decisions(one, other, X):
 
 
 class TestAClassThatGoesAndComesBack:
-    @pytest.mark.parametrize("cls", [LSSVC, RLSSVC, ProximalSVC, LagrangianSVC])
-    def test_has_its_weight(self, cls):
+    @pytest.mark.parametrize(("cls", "kernel"), [*((cls, "rbf") for cls in EVERY), *LINEAR])
+    def test_has_its_weight(self, cls, kernel):
         X, y = three_classes()
         last, rest = np.flatnonzero(y == 2), np.flatnonzero(y != 2)
-        model = cls(class_weight=WEIGHTS, gamma=0.3).fit(X, y)
+        parameters = {"class_weight": WEIGHTS, "kernel": kernel, "gamma": 0.3}
+        model = cls(**parameters).fit(X, y)
         model.forget(last.tolist())
         model.learn(X[last], y[last])
         order = np.r_[rest, last]
-        assert_same_decisions(model, cls(class_weight=WEIGHTS, gamma=0.3).fit(X[order], y[order]), X)
+        assert_same_decisions(model, cls(**parameters).fit(X[order], y[order]), X)
 
     def test_has_its_weight_in_a_window(self):
         X, y = three_classes()
@@ -145,6 +149,7 @@ class TestSmallerFaults:
         model = LSSVC().fit(X, y)
         np.testing.assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)))
 
+    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_a_callable_kernel_may_return_a_sparse_matrix(self):
         X, y = two_classes()
         sparse = LSSVC(kernel=lambda a, b: sp.csr_matrix(a @ b.T)).fit(X, y)
