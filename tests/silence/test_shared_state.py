@@ -209,7 +209,8 @@ class TestFailedRequests:
             model = make()
             with FailsAt(call) as fails:
                 request(model)
-            assert fails.failed
+            if not fails.failed:  # What was cached since makes it fewer calls.
+                break
             assert model.ids_.tolist() in ids, f"after a failure at call {call}"
             follow_up(model)
             assert residual(model) <= 10 * TOL, f"after a failure at call {call}"
