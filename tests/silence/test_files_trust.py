@@ -93,8 +93,6 @@ class TestCheckpoints:
             LSSVR(kernel="linear").fit(ArraySource(X, y), checkpoint=tmp_path / "fit.ckpt")
 
         assert in_child(killed) == "fails"
-        if not has_nameless_files:
-            assert any(tmp_path.iterdir()), "the child was to be killed while it wrote"
         LSSVR(kernel="linear").fit(ArraySource(X, y), checkpoint=tmp_path / "fit.ckpt")
         assert list(tmp_path.iterdir()) == []
 

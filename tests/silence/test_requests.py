@@ -11,11 +11,13 @@ import pytest
 import scipy.sparse as sp
 
 import squaresvm
-from squaresvm import LSSVC, RLSSVC, LagrangianSVC, ProximalSVC, Window
+from squaresvm import LSSVC, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Window
 from support import referee
 
 TOL = 1e-6
 WEIGHTS = {0: 1, 1: 2, 2: 5}
+EVERY = [LSSVC, RelaxedLSSVC, RLSSVC, ProximalSVC, LagrangianSVC]
+LINEAR = [pytest.param(cls, "linear") for cls in EVERY]
 
 
 def three_classes(m=60):
@@ -35,15 +37,16 @@ def assert_same_decisions(one, other, X):
 
 
 class TestAClassThatGoesAndComesBack:
-    @pytest.mark.parametrize("cls", [LSSVC, RLSSVC, ProximalSVC, LagrangianSVC])
-    def test_has_its_weight(self, cls):
+    @pytest.mark.parametrize(("cls", "kernel"), [*((cls, "rbf") for cls in EVERY), *LINEAR])
+    def test_has_its_weight(self, cls, kernel):
         X, y = three_classes()
         last, rest = np.flatnonzero(y == 2), np.flatnonzero(y != 2)
-        model = cls(class_weight=WEIGHTS, gamma=0.3).fit(X, y)
+        parameters = {"class_weight": WEIGHTS, "kernel": kernel, "gamma": 0.3}
+        model = cls(**parameters).fit(X, y)
         model.forget(last.tolist())
         model.learn(X[last], y[last])
         order = np.r_[rest, last]
-        assert_same_decisions(model, cls(class_weight=WEIGHTS, gamma=0.3).fit(X[order], y[order]), X)
+        assert_same_decisions(model, cls(**parameters).fit(X[order], y[order]), X)
 
     def test_has_its_weight_in_a_window(self):
         X, y = three_classes()

@@ -1,7 +1,8 @@
-"""Hands that reach into a request while it runs: rows that wait, estimators that fail on command."""
+"""Hands that reach into a request while it runs: rows that wait, memory that runs out on command."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
@@ -10,10 +11,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from squaresvm import LSSVC
+import squaresvm
 
 #: Seconds after which a thread or child that should have answered counts as hanging.
 PATIENCE = 5.0
+_PACKAGE = os.path.dirname(os.path.abspath(squaresvm.__file__))
 
 
 class Rows:
@@ -32,31 +34,32 @@ class Rows:
         return np.asarray(self.X, dtype=dtype)
 
 
-class Failing(LSSVC):
-    """An LSSVC whose `forget` ends in a MemoryError, after its work, at one call of all that are made.
+class FailsAt:
+    """Let a MemoryError come out of the n-th call of a function of the package, counted from 0, or of none.
 
-    The count is of the class, because wrappers copy their estimators: use `failing_at`.
+    Memory may run out, or a user press Ctrl-C, in any of them. `calls` says how many there were.
     """
 
-    calls = 0
-    at = 0
+    def __init__(self, call=None):
+        self.call, self.calls, self.failed = call, 0, False
 
-    def forget(self, ids, **more):
-        receipt = super().forget(ids, **more)
-        Failing.calls += 1
-        if Failing.calls == Failing.at:
-            raise MemoryError("no room for the last step")
-        return receipt
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
 
+    def __exit__(self, kind, error, where):
+        sys.settrace(self.before)
+        return self.failed and kind is not None and issubclass(kind, MemoryError)
 
-@contextmanager
-def failing_at(call):
-    """Let the given call of `Failing.forget`, counted from 1, end in a MemoryError."""
-    Failing.calls, Failing.at = 0, call
-    try:
-        yield
-    finally:
-        Failing.at = 0
+    def _trace(self, frame, event, argument):
+        code = frame.f_code
+        plain = not code.co_flags & inspect.CO_GENERATOR  # Those are also called to be closed.
+        if event == "call" and plain and code.co_filename.startswith(_PACKAGE) and not self.failed:
+            self.calls += 1
+            if self.calls - 1 == self.call:
+                self.failed = True
+                raise MemoryError(f"no room for {code.co_qualname}")
 
 
 @contextmanager

@@ -194,9 +194,11 @@ class _History:
         return subject, None
 
     def _late_classes(self, subject):
-        """A class that was not there when 'balanced' was resolved weighs what the model says."""
+        """What 'balanced' gave a class goes with its last row; one that comes weighs what the model says."""
         if subject.class_weight is None or isinstance(self.setting.class_weight, dict):
             return
+        held = set(subject.model.classes_.tolist())
+        subject.class_weight = {k: v for k, v in subject.class_weight.items() if k in held}
         found = zip(subject.model.classes_.tolist(), subject.model.class_weight_.tolist(), strict=True)
         for label, weight in found:
             subject.class_weight.setdefault(label, weight)
@@ -219,6 +221,7 @@ class _History:
             return None
         receipt = (ask or subject.model.forget)(gone.tolist())
         self._keep(subject, stay)
+        self._late_classes(subject)
         if self.setting.wrapper == "pairs":  # Rows of weight zero leave with the rest of their class.
             self._keep(subject, np.isin(subject.y, np.unique(subject.y[subject.weights > 0])))
         return subject, receipt
