@@ -332,10 +332,8 @@ class Kernel:
                 return  # No row alone can be larger than all rows together.
             # No value of the kernel is larger than the largest on its diagonal; distances are up to 4 times.
             size = 4.0 * squared_norms(X)
-            if self.function == "linear":
-                size = size**2  # Solvers in w square products of rows with sums over rows.
-            else:
-                size = self.gamma * size + abs(self.coef0)
+            # Solvers in w square products of rows with sums over rows.
+            size = size**2 if self.function == "linear" else self.gamma * size + abs(self.coef0)
             if self.function == "poly":
                 size = size ** max(self.degree, 1)
         if not np.isfinite(size).all():
