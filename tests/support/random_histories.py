@@ -273,7 +273,12 @@ class _History:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "a.model"
             squaresvm.save(subject.model, path, factor=bool(self.rng.random() < 0.5))
-            return self._beside(subject, squaresvm.load(path))
+            other = squaresvm.load(path)
+        if subject.class_weight is not None and isinstance(self.setting.class_weight, dict):
+            # A file names no class that is gone: should it come back, it weighs what that of any name does.
+            subject = subject.copied(subject.model)
+            subject.class_weight = dict(other.class_weight)
+        return self._beside(subject, other)
 
     def _beside(self, subject, model):
         """Keep both the original and what was made from it, up to three; judge the new one now."""
