@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Status
-from squaresvm.models import streamed
+from squaresvm.models import source_fit as streamed
 from squaresvm.problem import runners as memory
 from squaresvm.problem import runners as passes_over_sources
 from squaresvm.runtime.progress import PassProgress

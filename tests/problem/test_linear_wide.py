@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, RelaxedLSSVC, Status
 from squaresvm.datasets import make_ndc
-from squaresvm.models import streamed
+from squaresvm.models import source_fit as streamed
 from squaresvm.operators import LinearOperator
 from squaresvm.problem import Loss, Problem, products
 from squaresvm.problem import runners as memory

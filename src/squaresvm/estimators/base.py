@@ -32,8 +32,8 @@ from squaresvm.models.fit_log import FitLog
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.problems import make_operator
+from squaresvm.models.source_fit import fit_source
 from squaresvm.models.state import State
-from squaresvm.models.streamed import fit_source
 from squaresvm.models.train import train
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import symmetrised
