@@ -158,9 +158,11 @@ class _History:
         given = self.setting.class_weight
         if given is None or self.setting.wrapper == "pairs":
             return None
-        if isinstance(given, dict):
-            return given
-        return dict(zip(model.classes_.tolist(), model.class_weight_.tolist(), strict=True))
+        return (
+            given
+            if isinstance(given, dict)
+            else dict(zip(model.classes_.tolist(), model.class_weight_.tolist(), strict=True))
+        )
 
     def _keep(self, subject, mask):
         subject.X, subject.y, subject.weights = subject.X[mask], subject.y[mask], subject.weights[mask]
@@ -257,7 +259,8 @@ class _History:
         if self.setting.wrapper == "search" and counts.min() < 2:
             return None  # The search leaves one out, which needs two rows a class.
         subject.model.refit()
-        subject.class_weight = self._class_weights(subject.model)
+        if not isinstance(self.setting.class_weight, dict):
+            subject.class_weight = self._class_weights(subject.model)
         return subject, None
 
     def _copy(self, subject):
