@@ -195,7 +195,8 @@ def use(model: object) -> None:
     for each in getattr(inner, "estimators_", [inner]):
         kernel = each._state.settings.kernel
         if kernel is not None and kernel.degree <= 100:
-            each._state.decision(each._state.rows.take(np.arange(min(1, each._state.rows.count))))
+            rows = getattr(each._state, "rows", None)  # A model of a stream has none.
+            each._state.decision(np.zeros((1, each.n_features_in_)) if rows is None else rows.take([0]))
     if hasattr(inner, "cv_results_"):
         assert inner.best_index_ >= 0
 

@@ -291,7 +291,8 @@ class Kernel:
     @staticmethod
     def _call(function: KernelFunction, X: Matrix, Z: Matrix) -> FloatArray:
         try:
-            values = np.asarray(function(X, Z))
+            found: Any = function(X, Z)
+            values = np.asarray(found.toarray() if sp.issparse(found) else found)
             if np.iscomplexobj(values):
                 raise ValueError("it returned complex values")
             block = np.array(values, dtype=np.float64)
@@ -327,12 +328,12 @@ class Kernel:
         if callable(self.function):
             return
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.function == "linear" and _total_squares(X) < 0.25 * np.finfo(np.float64).max:
+            if self.function == "linear" and _total_squares(X) < 0.25 * np.sqrt(np.finfo(np.float64).max):
                 return  # No row alone can be larger than all rows together.
             # No value of the kernel is larger than the largest on its diagonal; distances are up to 4 times.
             size = 4.0 * squared_norms(X)
-            if self.function != "linear":
-                size = self.gamma * size + abs(self.coef0)
+            # Solvers in w square products of rows with sums over rows.
+            size = size**2 if self.function == "linear" else self.gamma * size + abs(self.coef0)
             if self.function == "poly":
                 size = size ** max(self.degree, 1)
         if not np.isfinite(size).all():

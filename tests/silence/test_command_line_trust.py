@@ -239,7 +239,6 @@ class TestOutOfRange:
         assert np.isfinite(model.coef_).all()
         assert np.isfinite(model.intercept_).all()
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     @pytest.mark.parametrize("cls", [LSSVC, LSSVR])
     def test_streams(self, cls):
         X = numbers()
@@ -247,7 +246,6 @@ class TestOutOfRange:
         X[0, 0] = 1e300
         self.assert_refused_or_finite(cls(kernel="linear"), ArraySource(X, y), None)
 
-    @pytest.mark.xfail(strict=True, reason="issue item 21")
     def test_large_cells_of_the_hinge(self):
         X = numbers()
         self.assert_refused_or_finite(RLSSVC(kernel="linear"), X * 1e80, X[:, 0] > 0)

@@ -82,8 +82,11 @@ class TestCheckpoints:
         fresh = LSSVR(kernel="linear").fit(other[100:], y[100:])
         np.testing.assert_allclose(model.predict(other), fresh.predict(other), rtol=0, atol=1e-6)
 
-    def test_a_killed_write_leaves_nothing_for_ever(self, tmp_path):
+    @pytest.mark.parametrize("has_nameless_files", [True, False])
+    def test_a_killed_write_leaves_nothing_for_ever(self, has_nameless_files, tmp_path, monkeypatch):
         X, y = stream_data()
+        if not has_nameless_files:
+            monkeypatch.delattr(os, "O_TMPFILE", raising=False)
 
         def killed():
             os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)

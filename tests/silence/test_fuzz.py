@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from support import random_histories
 
 HISTORIES, FITS = 60, 200
 
 
-@pytest.mark.xfail(strict=True, reason="issue item 5: linear models, squared loss, a class that comes back")
 def test_random_histories_give_no_wrong_answer_in_silence():
     failures = []
     for seed in range(HISTORIES):

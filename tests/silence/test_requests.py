@@ -17,8 +17,7 @@ from support import referee
 TOL = 1e-6
 WEIGHTS = {0: 1, 1: 2, 2: 5}
 EVERY = [LSSVC, RelaxedLSSVC, RLSSVC, ProximalSVC, LagrangianSVC]
-_SUMS = pytest.mark.xfail(strict=True, reason="issue item 5: sums are taken anew with the old class weights")
-LINEAR = [pytest.param(cls, "linear", marks=() if cls in (RLSSVC, LagrangianSVC) else _SUMS) for cls in EVERY]
+LINEAR = [pytest.param(cls, "linear") for cls in EVERY]
 
 
 def three_classes(m=60):
@@ -149,7 +148,6 @@ class TestSmallerFaults:
         model = LSSVC().fit(X, y)
         np.testing.assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)))
 
-    @pytest.mark.xfail(strict=True, reason="issue item 12")
     def test_a_callable_kernel_may_return_a_sparse_matrix(self):
         X, y = two_classes()
         sparse = LSSVC(kernel=lambda a, b: sp.csr_matrix(a @ b.T)).fit(X, y)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from squaresvm.models.drift import Watch
+from squaresvm.models.model import Settings
 from squaresvm.models.problems import encode, features
 from squaresvm.operators import Operator, StoredOperator
 from squaresvm.problem import Problem
@@ -40,6 +41,8 @@ class Leaving:
         Sample weight times class weight of the rest.
     classes : ndarray or None
         Of the rest; the very same array as the state's where none is lost.
+    settings : Settings
+        Of the rest: without the weights of classes that are lost.
     """
 
     state: State
@@ -47,6 +50,7 @@ class Leaving:
     positions: IntArray
     weights: FloatArray
     classes: np.ndarray[Any, Any] | None
+    settings: Settings
 
     @property
     def same_classes(self) -> bool:
@@ -99,6 +103,8 @@ class Coming:
         Sample weight times class weight of the new rows.
     classes : ndarray or None
         Of all; the very same array as the state's where none is new.
+    settings : Settings
+        Of all: with the weights of classes that come.
     kernel_values : ndarray or None
         Of the new rows with all rows, where the kernel is precomputed.
     """
@@ -108,6 +114,7 @@ class Coming:
     added: Rows
     all_weights: FloatArray
     classes: np.ndarray[Any, Any] | None
+    settings: Settings
     kernel_values: Matrix | None
 
     @property

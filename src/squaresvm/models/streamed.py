@@ -186,6 +186,7 @@ def fit_source(
         purpose = _purpose(settings, survey, n, by_sums)
         kept = None if checkpoint is None else Checkpoint.of(checkpoint, purpose)
         solution = _solve(problem, settings, by_sums, kept)
+        _check_finite(solution)
         certificate = problem.certify(solution, settings.tol)
         calibration = None
         if has_labels:
@@ -210,6 +211,19 @@ def fit_source(
     if kept is not None:
         kept.remove()
     return state
+
+
+def _check_finite(solution: Solution) -> None:
+    """Raise a ValueError where sums over the rows have left the range of float64."""
+    if (
+        not np.isfinite(solution.bias).all()
+        or solution.primal is None
+        or not np.isfinite(solution.primal).all()
+    ):
+        raise ValueError(
+            "sums over the rows of the source are too large for float64: scale the columns, whose squares "
+            "must be far below 1e308"
+        )
 
 
 def _sample_size(n_features: int) -> int:

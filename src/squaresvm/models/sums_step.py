@@ -112,9 +112,9 @@ class SumsStep:
 
     def _anew(self) -> Check:
         """Take the sums anew over all rows, solve, and certify."""
-        state, change = self.state, self._change
+        change = self._change
         assert change is not None
-        settings = state.settings
+        settings = change.settings
         problem = make_problem(self._rows, settings, change.classes, None, in_w=True)
         factor = MomentsFactor(problem.linear.moments(), problem.bias)
         w, b = factor.minimum()
@@ -163,7 +163,8 @@ class SumsStep:
 
     def _balance(self, Z: Matrix, rows: Rows, chosen: IntArray, targets: FloatArray, gb: FloatArray) -> float:
         """Return |A b - 1'beta| / (A |b| + |beta|_1), the last from the rows that were chosen."""
-        settings, w, b = self.state.settings, self.solution.primal, self.solution.bias
+        assert self._change is not None
+        settings, w, b = self._change.settings, self.solution.primal, self.solution.bias
         assert w is not None
         costs = settings.C * settings.row_weights(rows.y[chosen], rows.weights[chosen])
         beta = costs[:, None] * (targets - times(Z, w) - b)

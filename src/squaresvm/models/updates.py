@@ -75,11 +75,10 @@ def forget(state: State, positions: IntArray, *, verify: bool = False) -> Update
             "forgetting these rows would leave rows of weight zero only: there would be no model"
         )
     classes = _remaining_classes(state, rest, weights, inside)
-    leaving = Leaving(state, rest, inside, weights, classes)
+    leaving = Leaving(state, rest, inside, weights, classes, _settings_without(state, classes))
     step = _step_for(state)
     step.forget(leaving)
-    settings = _settings_without(state, classes)
-    return _finished(state, step, verify, positions.size, leaving, rest, settings)
+    return _finished(state, step, verify, positions.size, leaving, rest)
 
 
 def learn(state: State, new: NewRows) -> Update:
@@ -100,10 +99,11 @@ def learn(state: State, new: NewRows) -> Update:
     classes = state.classes
     if classes is not None and not np.isin(labels[counts], classes).all():
         classes = find_classes(np.concatenate([classes, labels[counts]]), settings)
-    coming = Coming(state, rows, added, weights, classes, new.X if precomputed else None)
+    values = new.X if precomputed else None
+    coming = Coming(state, rows, added, weights, classes, settings, values)
     step = _step_for(state)
     step.learn(coming)
-    return _finished(state, step, False, labels.shape[0], coming, rows, settings)
+    return _finished(state, step, False, labels.shape[0], coming, rows)
 
 
 def _settings_with(state: State, labels: np.ndarray[Any, Any], new: NewRows) -> Settings:
@@ -140,13 +140,7 @@ def _without_effect(state: State, rows: Rows, count: int) -> Update:
 
 
 def _finished(
-    state: State,
-    step: Step,
-    verify: bool,
-    count: int,
-    change: Leaving | Coming,
-    rows: Rows,
-    settings: Settings,
+    state: State, step: Step, verify: bool, count: int, change: Leaving | Coming, rows: Rows
 ) -> Update:
     """Return the update after a step."""
     check: Check = step.check(verify)
@@ -155,7 +149,7 @@ def _finished(
     after = replace(
         state,
         rows=rows,
-        settings=settings,
+        settings=change.settings,
         classes=change.classes,
         solution=step.solution,
         solver=step.solver,
@@ -167,7 +161,7 @@ def _finished(
         claim=claim,
         known=Known(problem=step.problem, certificate=certificate),
     )
-    if settings.proximal:
+    if change.settings.proximal:
         _ = after.expansion  # Needs the buffers as they are now: later requests change them.
 
     def commit() -> None:

@@ -159,7 +159,7 @@ class FormedHessian:
             if moments.total == 0.0:
                 found[j] = np.abs(g).max(initial=0.0)
                 continue
-            rows = float(g @ moments.scatter @ g) / moments.total + float(moments.mean @ g) ** 2
+            rows = float(g @ moments.scatter @ g) / moments.total + float(np.square(moments.mean @ g))
             # |beta|_1 is at most this, by the inequality of Cauchy and Schwarz.
             weight = np.sqrt(moments.total * point.sums.loss[j])
             along = abs(point.down_b[j]) / weight if weight > 0.0 else 0.0
