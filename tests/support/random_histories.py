@@ -239,7 +239,7 @@ class _History:
         if not hasattr(model, "loo_score") or counted.sum() < 3:
             return None
         unknown = self.setting.kernel == "precomputed" and not counted.all()
-        if unknown or self.setting.classes and np.bincount(subject.y[counted].astype(int)).min(initial=9) < 2:
+        if unknown or (self.setting.classes and np.bincount(subject.y[counted].astype(int)).min(initial=9) < 2):
             return None
         model.loo_score()
         return subject, None
