@@ -239,7 +239,8 @@ class _History:
         if not hasattr(model, "loo_score") or counted.sum() < 3:
             return None
         unknown = self.setting.kernel == "precomputed" and not counted.all()
-        if unknown or (self.setting.classes and np.bincount(subject.y[counted].astype(int)).min(initial=9) < 2):
+        counts = np.unique(subject.y[counted], return_counts=True)[1] if self.setting.classes else [2]
+        if unknown or min(counts) < 2:
             return None
         model.loo_score()
         return subject, None
