@@ -1,4 +1,4 @@
-"""After every request `solver_`, `solver_reason_` and `n_iter_` say what ran, whatever was asked for at fit."""
+"""After every request `solver_`, `solver_reason_` and `n_iter_` say what ran, whatever was asked for."""
 
 from __future__ import annotations
 

@@ -29,6 +29,8 @@ _SAMPLE = 64
 _DIGITS = 1e4
 #: Requests between two passes over all rows.
 _REQUESTS = 64
+#: Numbers in the rows up to which the residual is taken on all of them.
+_CHEAP = 2**17
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -104,11 +106,23 @@ class SumsStep:
     def check(self, verify: bool) -> Check:
         """Return the residual: of some rows and what rounding may have added, or of all by one pass."""
         is_due = verify or self.refactored or self.requests >= _REQUESTS or not self.state.is_verified
-        if not is_due:
-            residual, rows = self._sampled_residual()
-            if residual <= self.state.settings.tol:
-                return Check(residual, rows, True)
-        return self._anew()
+        if is_due:
+            return self._anew()
+        if self._rows.count * self._rows.n_columns <= _CHEAP:
+            return self._certified()
+        residual, rows = self._sampled_residual()
+        return Check(residual, rows, True) if residual <= self.state.settings.tol else self._anew()
+
+    def _certified(self) -> Check:
+        """Return the residual of all rows, which are so few that a pass costs nothing."""
+        change = self._change
+        assert change is not None
+        problem = make_problem(self._rows, change.settings, change.classes, None, in_w=True)
+        certificate = problem.certify(self.solution, change.settings.tol)
+        if certificate.residual > change.settings.tol:
+            return self._anew()
+        self.problem, self.certificate = problem, certificate
+        return Check(certificate.residual, problem.n_rows, False)
 
     def _anew(self) -> Check:
         """Take the sums anew over all rows, solve, and certify."""
@@ -155,11 +169,21 @@ class SumsStep:
         return max(float(away.max()) / scale, balance), int(chosen.size)
 
     def _rounding(self, moments: Moments, w: FloatArray, b: FloatArray) -> FloatArray:
-        """Return how far rounding in the sums may have moved the gradient in w, of shape (n, k)."""
+        """Return how far rounding may have moved the gradient in w, of shape (n, k).
+
+        Both the rounding of the sums, raised by what subtraction has lost, and that of multipliers C_i times
+        a slack: sum C_i |z_i| (|y_i| + |f_i|), bounded by the inequality of Cauchy and Schwarz.
+        """
+        centre = moments.mean @ w + b
         slack = moments.total * (np.abs(moments.target) + np.abs(moments.mean) @ np.abs(w) + np.abs(b))
         size = np.abs(moments.scatter) @ np.abs(w) + np.abs(moments.response)
         size += np.outer(np.abs(moments.mean), slack)
-        return np.asarray(_EPS * moments.loss_of_digits() * size)
+        of_rows = np.diagonal(moments.scatter) + moments.total * moments.mean**2
+        of_targets = moments.spread + moments.total * moments.target**2
+        of_values = ((moments.scatter @ w) * w).sum(axis=0) + moments.total * centre**2
+        sizes = np.sqrt(np.maximum(of_targets, 0.0)) + np.sqrt(np.maximum(of_values, 0.0))
+        size = moments.loss_of_digits() * size + np.outer(np.sqrt(np.maximum(of_rows, 0.0)), sizes)
+        return np.asarray(_EPS * size)
 
     def _balance(self, Z: Matrix, rows: Rows, chosen: IntArray, targets: FloatArray, gb: FloatArray) -> float:
         """Return |A b - 1'beta| / (A |b| + |beta|_1), the last from the rows that were chosen."""
@@ -169,7 +193,10 @@ class SumsStep:
         costs = settings.C * settings.row_weights(rows.y[chosen], rows.weights[chosen])
         beta = costs[:, None] * (targets - times(Z, w) - b)
         scale = settings.bias.penalty * np.abs(b) + np.abs(beta).mean(axis=0) * rows.count
-        return float(np.divide(np.abs(gb), scale, out=np.zeros_like(gb), where=scale > 0).max())
+        # The sum of multipliers cannot be told from the rounding of their slacks.
+        sizes = costs[:, None] * (np.abs(targets) + np.abs(times(Z, w) + b))
+        away = np.abs(gb) + _EPS * sizes.mean(axis=0) * rows.count
+        return float(np.divide(away, scale, out=np.zeros_like(gb), where=scale > 0).max())
 
     def wipe(self) -> None:
         """Do nothing: sums are not shared."""
