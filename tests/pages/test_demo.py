@@ -146,7 +146,7 @@ class TestWriteAtomically:
         assert path.read_text() == "new"
         assert link.is_symlink()
 
-    @pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
+    @pytest.mark.parametrize("step", ["fsync", "fchmod", "replace"])
     def test_failure_leaves_the_old_file(self, tmp_path, monkeypatch, step):
         path = tmp_path / "page.html"
         path.write_text("old")

@@ -28,7 +28,7 @@ def test_agrees_with_the_model(name, kernel, kind):
     assert report.is_exact
     assert report.score == pytest.approx(model.loo_score(), abs=1e-12)
     inside = np.flatnonzero(weights > 0)  # Rows of weight zero are no part of the problem.
-    left_out = model._loo_inside(model._state)
+    _, left_out = model._loo_inside()
     if kind == "regression":
         margins = y[inside] - left_out[:, 0]
         worst = np.argsort(-np.abs(margins))[:5]

@@ -171,6 +171,7 @@ class FactorStep(StepBase):
     def _mended(self, residual: float) -> float:
         """Return the residual after refinement, and after a new factor where that is not enough."""
         tol, targets = self.state.settings.tol, self.now.targets
+        self.certificate = None  # It was of what is mended here.
         factor = self.solution.factor
         assert isinstance(factor, CholeskyFactor)
         self._keep_if_better(factor.refine(self.solution, targets))
