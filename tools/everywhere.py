@@ -233,8 +233,8 @@ def tested(cell: Cell, python: str) -> tuple[str, str]:
     """Run pytest and return a colour and pytest's own summary."""
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
     command += [f"--part={cell.part}"] if cell.part else []
-    # Without its compiler Numba is too slow for the examples of the pages.
-    command += ["tests"] if cell.part == "uncompiled" else []
+    # Other parts are short, and without its compiler Numba is too slow for the examples of the pages.
+    command += ["tests"] if cell.part not in ("", "numerical") else []
     command += ["-n", "auto", "--maxprocesses=4", *cell.arguments]
     log = PLACE / "logs" / f"{cell.title.replace('/', '-')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -299,6 +299,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the cells and end")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table there too")
     parser.add_argument("--whole", action="store_true", help="run all tests in each cell, not only the part")
+    parser.add_argument("--part", metavar="NAME", help="a part out of tests/support/parts.py for every cell")
     given = parser.parse_args()
     wanted = chosen(given.cells)
     if given.list:
@@ -307,7 +308,8 @@ def main() -> int:
     results = []
     for cell in wanted:
         print(f"== {cell.title}", flush=True)
-        results.append(run(replace(cell, part="") if given.whole else cell))
+        part = "" if given.whole else given.part or cell.part
+        results.append(run(replace(cell, part=part)))
         print(f"   {results[-1].colour}: {results[-1].words}", flush=True)
     text = table(results)
     print(f"\n{text}")

@@ -44,6 +44,14 @@ PARTS = {
         "test_sources_dask",
         "test_weights",
     ),
+    # What a BLAS changes most, searches near their limits and blocks from other processes: for every change.
+    "kernels": (
+        "test_contract",
+        "test_descent",
+        "test_papers_algorithms",
+        "test_smo_loops",
+        "test_sources_dask",
+    ),
     # What compiled code does, in loops short enough for Numba's compiler to be switched off.
     "uncompiled": (
         "test_smo_loops",
