@@ -78,16 +78,14 @@ class Certificate:
         Primal objective, ``1/2 |w|^2 + A/2 b^2 + 1/2 sum C_i xi_i^2``. Of several classes, the sum.
     status : Status
     decision_error : float or None, default=None
-        Where the status is not ``converged``: a bound on |f - f*| at the training rows, f* the decision
-        function of the optimum, in units of the largest |y| (1 for classes); of several classes, the largest.
-        It follows from the gap G, because the objective is strongly convex. With H the Hessian of (P) over
-        the rows whose curvature the gap makes certain (all of them for the squared loss; those with
-        ``xi_i > sqrt(2 G / C_i)`` for the squared hinge)
-
-            |f(x) - f*(x)| <= sqrt(2 G (x, 1)' inv(H) (x, 1))
-
-        of which ``sqrt(2 G / C_i)`` at such a row, and ``sqrt(2 G (k(x, x) + 1/A))`` anywhere, are upper
-        bounds. None where the fit has converged, or where it is not known.
+        Where the status is not ``converged``: a bound on ``|f - f*|`` at the training rows, f* the decision
+        function of the optimum, in units of the largest ``|y|`` (1 for classes); of several classes, the
+        largest. It follows from the gap G, as the objective is strongly convex. With H the Hessian of (P)
+        over the rows whose curvature the gap makes certain (all of them for the squared loss; those with
+        ``xi_i > sqrt(2 G / C_i)`` for the squared hinge),
+        ``|f(x) - f*(x)| <= sqrt(2 G (x, 1)' inv(H) (x, 1))``, of which ``sqrt(2 G / C_i)`` at such a row, and
+        ``sqrt(2 G (k(x, x) + 1/A))`` anywhere, are upper bounds. None where the fit has converged, or where
+        it is not known.
     column : int, default=0
         The column of targets that the residual belongs to: with more than two classes, the place of the
         class in ``classes_``.
