@@ -227,3 +227,19 @@ class TestHowOften:
             first.forget([i])
             second.forget([i])
         assert values(first.model, PROBES).tobytes() == values(second.model, PROBES).tobytes()
+
+
+def test_large_linear_models_take_the_residual_on_some_rows_between_passes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40_000, 4))
+    y = np.where(X[:, 0] + rng.normal(size=40_000) > 0, 1, -1)
+    model = LSSVC(kernel="linear").fit(X, y)
+    receipt = model.forget([5])
+    assert receipt.sampled
+    assert 0 < receipt.checked <= 64
+    assert receipt.residual <= model.tol
+    assert not model.forget([6], verify=True).sampled
+    rest = np.delete(np.arange(40_000), [5, 6])
+    np.testing.assert_allclose(
+        model.coef_, LSSVC(kernel="linear").fit(X[rest], y[rest]).coef_, rtol=0, atol=1e-10
+    )

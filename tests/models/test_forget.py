@@ -109,8 +109,7 @@ class TestLargeBatches:
         history = begin(name, kernel, m=150)
         receipt = history.forget(history.ids[10:110])
         assert receipt.remaining == 50
-        # Linear models with squared loss have no factor of all rows: their sums are subtracted from.
-        assert receipt.sampled == (kernel == "linear" and not histories.is_hinge(name))
+        assert not receipt.sampled
         history.assert_as_if_never_seen()
         history.forget([history.ids[0]])
         history.assert_as_if_never_seen()
