@@ -63,6 +63,8 @@ class SlotInverse:
 
     def __init__(self, store: KernelStore) -> None:
         self.store = store
+        # Not `self`: store and factor would keep each other, and their memory, until the collector runs.
+        self._lease = object()
         self.form = Form.NOTHING
         self.size = 0
         self.version = 0
@@ -73,7 +75,7 @@ class SlotInverse:
 
     def covers(self, extent: int) -> bool:
         """Return whether the room is still ours and stands for the inverse over the first `extent` slots."""
-        if self.store.tenant is not self:
+        if self.store.tenant is not self._lease:
             return False
         return extent <= self.size if self.form == Form.CHOLESKY else extent == self.size
 
@@ -81,7 +83,7 @@ class SlotInverse:
         """Factor K + diag(ridge) anew; empty slots become rows whose inverse is nothing."""
         self.form = Form.NOTHING
         self.version += 1
-        self.store.tenant = self
+        self.store.tenant = self._lease
         room = self.store.lend()
         self.size = self.store.size
         diagonal = self.store.diagonal + ridge
@@ -103,7 +105,7 @@ class SlotInverse:
         if form == Form.NOTHING:
             raise ValueError("a factor must be a Cholesky factor or an inverse")
         size = self.store.size
-        self.store.tenant = self
+        self.store.tenant = self._lease
         room, start = self.store.lend(), 0
         for j in range(size):
             room[j:, j] = triangle[start : start + size - j]
