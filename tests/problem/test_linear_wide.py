@@ -17,9 +17,8 @@ from squaresvm.problem import Loss, Problem, products
 from squaresvm.problem import runners as memory
 from squaresvm.problem.linear import LinearProblem
 from squaresvm.problem.runners import MemoryRunner
-from squaresvm.solvers import newton_hessian as newton_moments
-from squaresvm.solvers import newton_products
-from squaresvm.solvers.newton_products import ProductHessian
+from squaresvm.solvers import newton_hessian
+from squaresvm.solvers.newton_hessian import ProductHessian
 from squaresvm.streaming import ArraySource, BlockSource
 from support import oracle, problems
 from support.linear_optima import assert_optimal, exact_rows
@@ -38,7 +37,7 @@ def wide(monkeypatch):
     def never(*_, **__):
         raise AssertionError("a Hessian was formed")
 
-    monkeypatch.setattr(newton_moments.FormedHessian, "at", never)
+    monkeypatch.setattr(newton_hessian.FormedHessian, "at", never)
 
 
 @pytest.fixture(params=["NumPy", "compiled"])
@@ -114,7 +113,7 @@ def test_the_estimate_is_that_of_the_formed_hessian(loss):
     problem = linear_problem(MemoryRunner, "dense", 3, loss, 0.3)
     w, b = np.full((6, 3), 0.1), np.full(3, 0.2)
     point, hessian = ProductHessian.at(problem, w, b)
-    formed = newton_moments.FormedHessian.at(problem, w, b)[1]
+    formed = newton_hessian.FormedHessian.at(problem, w, b)[1]
     np.testing.assert_allclose(hessian.estimate(point), formed.estimate(point), rtol=1e-9)
 
 
@@ -358,7 +357,7 @@ def test_a_killed_fit_goes_on(monkeypatch, tmp_path):
 
 
 def test_a_limit_on_products_still_goes_down(wide, monkeypatch):
-    monkeypatch.setattr(newton_products, "_PRODUCTS", 2)
+    monkeypatch.setattr(newton_hessian, "_PRODUCTS", 2)
     X, y, weights, formed, model = reference("LagrangianSVC")
     monkeypatch.setattr(products, "WIDE", 1)
     assert_same_model(model.fit(X, y, weights), formed, 1e-7)

@@ -17,7 +17,7 @@ from squaresvm.operators import single as tiles
 from squaresvm.operators.single import Tiles
 from squaresvm.runtime import threads
 from squaresvm.solution import Outcome, Status
-from squaresvm.solvers import ConjugateGradient, choose, kernel_system, preconditioner
+from squaresvm.solvers import ConjugateGradient, block_cg, choose, preconditioner
 from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.preconditioner import choose_rank, rank_bytes
 from support import oracle, problems
@@ -265,7 +265,7 @@ class TestOptions:
             np.testing.assert_allclose(model.decision_function(X), exact.decision_function(X), atol=1e-5)
 
     def test_float32_that_does_not_do_is_told(self, small_tiles, monkeypatch):
-        monkeypatch.setattr(kernel_system, "_single_error", lambda problem: 0.1)  # It is 200 in truth.
+        monkeypatch.setattr(block_cg, "_single_error", lambda problem: 0.1)  # It is 200 in truth.
         problem = problem_of("duplicated", oracle.SQUARED, oracle.FREE, 1e8, weights="equal")
         solution = ConjugateGradient(rank=45).solve(problem, tol=1e-8, max_iter=None)
         assert "float64 took over" in solution.note
@@ -335,7 +335,7 @@ class TestChoice:
 
     def test_auto_takes_it_for_many_rows_and_moderate_c_and_says_why(self, monkeypatch):
         monkeypatch.setattr(choose, "available_memory", lambda: 1e12)
-        monkeypatch.setattr(kernel_system, "available_memory", lambda: 1e12)
+        monkeypatch.setattr(block_cg, "available_memory", lambda: 1e12)
         monkeypatch.setattr(OnDemandOperator, "hold", lambda self: None)
         for m, C, A in ((8000, 1.0, oracle.FREE), (20_000, 100.0, 1.0), (20_000, 1.0, oracle.NONE)):
             solver, reason = self.choice(m, C, A=A)

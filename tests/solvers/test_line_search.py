@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from squaresvm.solvers.line_search import minimise_on_line
+from squaresvm.solvers.active_set_search import minimise_on_line
 
 
 def phi(t, slope, curvature, margin, change, costs):

@@ -27,7 +27,7 @@ from squaresvm.solvers.base import Monitor
 from squaresvm.solvers.choose import choose_for_source
 from squaresvm.solvers.direct import from_sums
 from squaresvm.solvers.newton import search
-from squaresvm.solvers.newton_products import ProductHessian
+from squaresvm.solvers.newton_hessian import ProductHessian
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, Matrix
 

@@ -14,10 +14,9 @@ from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, Target, search_active_sets
 from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
-from squaresvm.solvers.equalities import EqualitySystem
+from squaresvm.solvers.equalities import EqualitySystem, SwitchedSystem
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.sesqui_smo import BoundedDescent
-from squaresvm.solvers.switched import SwitchedSystem
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["ActiveSet"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -10,12 +13,12 @@ from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_wide
 from squaresvm.runtime.memory import available_memory
 from squaresvm.runtime.threads import thread_count
+from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import ActiveSet
-from squaresvm.solvers.base import Solver
+from squaresvm.solvers.base import Callback, Solver
+from squaresvm.solvers.block_cg import forecast
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
 from squaresvm.solvers.direct import Direct
-from squaresvm.solvers.held_kernel import WithKernelHeld
-from squaresvm.solvers.kernel_system import forecast
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.newton import Newton
 from squaresvm.solvers.penalty_flow import PenaltyFlow
@@ -25,7 +28,7 @@ from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
 from squaresvm.typing import Matrix
 
-__all__ = ["SOLVERS", "choose", "choose_for_source", "wants_rows"]
+__all__ = ["SOLVERS", "WithKernelHeld", "choose", "choose_for_source", "wants_rows"]
 
 #: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
 _MEMORY_SHARE = 0.7
@@ -307,3 +310,43 @@ def _set_work(m: int, features: Matrix) -> float:
 
 def _entries(features: Matrix) -> float:
     return float(features.nnz if sp.issparse(features) else features.size)
+
+
+@dataclass(frozen=True)
+class WithKernelHeld:
+    """Another solver, on a kernel matrix that is held while it could be computed on demand.
+
+    Parameters
+    ----------
+    solver : Solver
+        One that takes a callback.
+    callback : callable, optional
+        See :class:`~squaresvm.solvers.Progress`.
+    """
+
+    solver: Solver
+    callback: Callback | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the solver itself."""
+        return self.solver.name
+
+    @property
+    def solves(self) -> str:
+        """The problems that it solves, in words."""
+        return self.solver.solves
+
+    def accepts(self, problem: Problem) -> bool:
+        """Return whether the problem is one of those."""
+        return self.solver.accepts(problem)
+
+    def solve(
+        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
+    ) -> Solution:
+        """Compute K, and return the solver's own solution."""
+        if isinstance(problem.operator, OnDemandOperator):
+            problem.operator.hold()
+        options: Any = self.solver
+        solver: Solver = options if self.callback is None else replace(options, callback=self.callback)
+        return solver.solve(problem, tol=tol, max_iter=max_iter, start=start)

@@ -18,8 +18,7 @@ from squaresvm.runtime.threads import threads_for_blas
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.base import Callback, Monitor, check_callback
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.solvers.newton_hessian import FormedHessian, Hessian, Step
-from squaresvm.solvers.newton_products import ProductHessian
+from squaresvm.solvers.newton_hessian import Direction, FormedHessian, Hessian, ProductHessian
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Newton", "search"]
@@ -259,7 +258,7 @@ def _enough(wanted: float, estimate: FloatArray, stalled: BoolArray) -> FloatArr
     return np.where(stalled, 1.0, share)
 
 
-def _stepped(problem: LinearProblem, way: _Way, step: Step, resting: BoolArray, lost: BoolArray) -> _Way:
+def _stepped(problem: LinearProblem, way: _Way, step: Direction, resting: BoolArray, lost: BoolArray) -> _Way:
     """Return the way after one step of the columns that do not rest: a full one, or to the line's minimum."""
     point, times = way.point, np.where(resting, 0.0, 1.0)
     trial, hessian = _at(way, step, times)
@@ -279,12 +278,12 @@ def _stepped(problem: LinearProblem, way: _Way, step: Step, resting: BoolArray, 
     return _Way(trial, hessian, estimate, way.steps + 1, stalled)
 
 
-def _at(way: _Way, step: Step, times: FloatArray) -> tuple[Point, Hessian]:
+def _at(way: _Way, step: Direction, times: FloatArray) -> tuple[Point, Hessian]:
     """Return point and Hessian after a step: one pass."""
     return way.hessian.after(way.point, way.point.w + times * step.dw, way.point.b + times * step.db)
 
 
-def _line_minimum(problem: LinearProblem, point: Point, step: Step, wanted: BoolArray) -> FloatArray:
+def _line_minimum(problem: LinearProblem, point: Point, step: Direction, wanted: BoolArray) -> FloatArray:
     """Return the time in (0, 1) at which each wanted column is least along its step.
 
     The derivative is piecewise linear and only grows: a grid brackets its root, a finer one within it, and

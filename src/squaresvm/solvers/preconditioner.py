@@ -15,7 +15,7 @@ from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "Exact",
-    "Nystrom",
+    "LowRank",
     "Preconditioner",
     "choose_rank",
     "expected_iterations",
@@ -146,7 +146,7 @@ class Exact:
         return Exact(self._H[np.ix_(place, place)], self._rows[place])
 
 
-class Nystrom:
+class LowRank:
     """M = K_mr inv(K_rr) K_rm + diag(1/C) with r landmarks, by the Woodbury identity.
 
     With W = C^1/2 K_mr inv(R'), K_rr = R R':   inv(M) = C^1/2 (I - W inv(I + W'W) W') C^1/2.
@@ -198,9 +198,9 @@ class Nystrom:
         on_threads(rest, threads)
         return out
 
-    def restricted(self, active: BoolArray) -> Nystrom:
+    def restricted(self, active: BoolArray) -> LowRank:
         """Return the preconditioner of some of the rows, on the same columns."""
-        other: Nystrom = object.__new__(Nystrom)
+        other: LowRank = object.__new__(LowRank)
         other.__dict__.update(self.__dict__)
         # A row that is left out costs nothing: its C is zero in both places.
         other._scale = np.where(active, self._scale, 0.0)
@@ -281,7 +281,7 @@ def make_preconditioner(
     may add to the spectrum. A rank of as many as there are rows is H itself.
     """
     m = problem.n_rows
-    made: Exact | Nystrom
+    made: Exact | LowRank
     try:
         if rank >= m:
             everyone = np.arange(m)
@@ -290,7 +290,7 @@ def make_preconditioner(
             made = Exact(H, everyone)
         else:
             landmarks = _landmarks(problem, rank)
-            made = Nystrom(columns(landmarks), landmarks, problem.costs)
+            made = LowRank(columns(landmarks), landmarks, problem.costs)
     except np.linalg.LinAlgError:
         diagonal = np.abs(problem.operator.diagonal()) + problem.ridge
         note = "no jitter made the preconditioner definite, and the diagonal took its place"
