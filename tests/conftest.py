@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from squaresvm.linalg import lapack
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from support.parts import PARTS
 
 # The same examples on every run, few enough for each commit. HYPOTHESIS_PROFILE=search looks for new ones.

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import manhattan_distances
 from sklearn.utils.extmath import row_norms
 
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "scale_gamma"]

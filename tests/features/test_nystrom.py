@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from squaresvm import LSSVC, LSSVR, RLSSVC, Nystrom
 from squaresvm.features.landmarks import LANDMARKS
 from squaresvm.kernels import Kernel
-from squaresvm.runtime import threads
+from squaresvm.runtime import resources
 from support import problems
 
 KERNELS = {
@@ -139,7 +139,7 @@ def test_blocks_and_threads_change_nothing(monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(model.transform, np.array_split(X[:4000], 8)))
     np.testing.assert_allclose(np.vstack(parts), whole[:4000], atol=1e-12)
-    assert threads.threads_for_blas._users == 0
+    assert resources.threads_for_blas._users == 0
 
 
 def test_random_state_and_pickle():

@@ -15,7 +15,7 @@ import squaresvm
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, Window
 from squaresvm.files import History as Requests
 from squaresvm.files import ModelFileError, Record, with_columns
-from squaresvm.operators.on_demand import OnDemandOperator
+from squaresvm.operators.computed import OnDemandOperator
 from squaresvm.readers.preparation import Category, Number, Preparation
 from squaresvm.solvers import ActiveSet, TwoSmo
 from support import histories

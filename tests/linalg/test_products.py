@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from squaresvm.linalg.blas import multiply_add
-from squaresvm.linalg.products import gram, times
+from squaresvm.linalg.blas import gram, multiply_add, times
 
 SMALL, LARGE = (7, 5), (130, 90)
 

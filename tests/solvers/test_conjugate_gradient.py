@@ -15,7 +15,7 @@ from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator, OnDemandOperator, SingleKernel
 from squaresvm.operators import single as tiles
 from squaresvm.operators.single import Tiles
-from squaresvm.runtime import threads
+from squaresvm.runtime import resources
 from squaresvm.solution import Outcome, Status
 from squaresvm.solvers import ConjugateGradient, block_cg, choose, preconditioner
 from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
@@ -85,12 +85,12 @@ class TestTiles:
         assert operator._last is None
 
     def test_blas_gets_its_threads_back(self):
-        with threads.threads_for_blas(), threads.threads_for_blas():
-            assert threads.threads_for_blas._users == 2
-        assert threads.threads_for_blas._users == 0
+        with resources.threads_for_blas(), resources.threads_for_blas():
+            assert resources.threads_for_blas._users == 2
+        assert resources.threads_for_blas._users == 0
         with pytest.raises(ZeroDivisionError):
-            threads.on_threads(lambda t, threads: 1 // (t - 1), 2)
-        assert threads.threads_for_blas._users == 0
+            resources.on_threads(lambda t, threads: 1 // (t - 1), 2)
+        assert resources.threads_for_blas._users == 0
 
 
 class TestRightOrHonest:

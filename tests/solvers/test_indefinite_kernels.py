@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from squaresvm import LSSVR
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.operators import PrecomputedOperator
 from squaresvm.problem import Bias, Loss, Problem
 from squaresvm.solution import Status

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from squaresvm.runtime import threads
+from squaresvm.runtime import resources
 from squaresvm.streaming import (
     ArraySource,
     BlockSource,
@@ -144,7 +144,7 @@ def shape(block):
 def test_every_source_gives_the_same_rows_in_order(kind, size, count, rows, tmp_path, monkeypatch):
     if size == 1 and kind in ("dask", "unknown", "dataframe"):
         size = 5  # A graph for every row says nothing more.
-    monkeypatch.setattr(threads, "thread_count", lambda: count)
+    monkeypatch.setattr(resources, "thread_count", lambda: count)
     source = make(kind, rows, tmp_path, size)
     X, y, weights = rows
     for _ in range(2):
@@ -202,7 +202,7 @@ def test_an_error_of_a_task_names_the_place_and_ends_the_threads(kind, rows, tmp
 
 
 def test_threads_run_at_the_same_time_and_results_keep_their_order(rows, monkeypatch):
-    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    monkeypatch.setattr(resources, "thread_count", lambda: 2)
     X, y, _ = rows
     meeting = threading.Barrier(2, timeout=10)
 
@@ -217,7 +217,7 @@ def test_threads_run_at_the_same_time_and_results_keep_their_order(rows, monkeyp
 
 
 def test_a_slow_reader_of_results_holds_few_blocks(rows, monkeypatch):
-    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    monkeypatch.setattr(resources, "thread_count", lambda: 2)
     X, y, _ = rows
     made = []
 

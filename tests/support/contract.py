@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.problem import Loss
 from squaresvm.solution import Status
 from squaresvm.solvers.choose import SOLVERS, choose

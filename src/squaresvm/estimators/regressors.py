@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.requests import Updating
 from squaresvm.estimators.robustness import Reweighting
-from squaresvm.judging.intervals import influence, jackknife_plus
+from squaresvm.judging.calibration import influence, jackknife_plus
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
@@ -25,7 +25,7 @@ from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import canonical_csr
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray, Matrix

@@ -10,7 +10,7 @@ import scipy.linalg
 from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.family import Bias
 from squaresvm.linalg.blas import multiply_add, product
-from squaresvm.linalg.definite import lower_root, solve_definite, triangular_inverse
+from squaresvm.linalg.lapack import lower_root, solve_definite, triangular_inverse
 from squaresvm.operators import KernelStore, Operator
 from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution

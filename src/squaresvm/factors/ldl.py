@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from squaresvm.linalg.blas import multiply_add
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError
-from squaresvm.linalg.lapack import NotPositiveDefiniteError, cholesky_in_place, solve_triangular_in_place
+from squaresvm.linalg.lapack import (
+    NotPositiveDefiniteError,
+    NotPositiveSemidefiniteError,
+    cholesky_in_place,
+    solve_triangular_in_place,
+)
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["LDLFactor"]

@@ -10,10 +10,13 @@ import scipy.sparse as sp
 
 from squaresvm.family import Bias
 from squaresvm.kernels import squared_norms
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError, cholesky_with_jitter
-from squaresvm.linalg.lapack import solve_triangular_in_place
-from squaresvm.linalg.products import gram, times
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.linalg.blas import gram, times
+from squaresvm.linalg.lapack import (
+    NotPositiveSemidefiniteError,
+    cholesky_with_jitter,
+    solve_triangular_in_place,
+)
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Moments", "MomentsFactor"]

@@ -7,15 +7,15 @@ from enum import StrEnum
 import numpy as np
 
 from squaresvm.linalg.blas import gram_update, symmetric_product
-from squaresvm.linalg.definite import cholesky_with_jitter
 from squaresvm.linalg.lapack import (
     cholesky_in_place,
+    cholesky_with_jitter,
     inverse_columns,
     invert_cholesky_in_place,
     solve_triangular_in_place,
 )
 from squaresvm.operators import KernelStore
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["PENDING_LIMIT", "Form", "SlotInverse"]

@@ -16,7 +16,7 @@ from squaresvm.features.landmarks import LANDMARKS, choose_landmarks
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
 from squaresvm.rows import canonical_csr
 from squaresvm.runtime.arguments import check_integer
-from squaresvm.runtime.threads import on_threads, thread_count
+from squaresvm.runtime.resources import on_threads, thread_count
 from squaresvm.typing import IntArray, Matrix
 
 __all__ = ["Nystrom"]

@@ -22,7 +22,7 @@ from squaresvm.operators import Operator, PrecomputedOperator, ProximalOperator,
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Outcome, Solution
 from squaresvm.typing import FloatArray, Matrix
 

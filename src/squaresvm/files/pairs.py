@@ -24,8 +24,7 @@ from squaresvm.files.encoding import ESTIMATORS, encode_names, encode_rows, enco
 from squaresvm.files.parameters import encode_parameters, encode_settings
 from squaresvm.files.searches import decode_search, encode_search
 from squaresvm.meta.one_vs_one import OneVsOne, check_classes
-from squaresvm.meta.pairs import features_of, for_pair, in_pair
-from squaresvm.meta.votes import Votes
+from squaresvm.meta.pairs import Votes, features_of, for_pair, in_pair
 from squaresvm.rows import Ids, Rows
 from squaresvm.typing import IntArray, Matrix
 

@@ -24,7 +24,7 @@ import numpy as np
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
 from squaresvm.operators import LinearOperator, ProximalOperator
 from squaresvm.problem import Loss, Problem
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import resolve_without
 from squaresvm.solvers.equalities import EqualitySystem

@@ -20,8 +20,7 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Proposal
 from squaresvm.judging.receipt import Receipt
 from squaresvm.kernels import scale_gamma
-from squaresvm.meta.pairs import Pairs, features_of, fit_pair, in_pair, train_pairs
-from squaresvm.meta.votes import Votes, Voting
+from squaresvm.meta.pairs import Pairs, Votes, Voting, features_of, fit_pair, in_pair, train_pairs
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Ids, Rows, canonical_csr
 from squaresvm.rows.labels import same_kind

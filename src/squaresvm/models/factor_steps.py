@@ -10,7 +10,7 @@ import numpy as np
 
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.models.drift import COMBINATIONS, Watch
 from squaresvm.models.steps import Check, Coming, Leaving, StepBase
 from squaresvm.operators import ProximalOperator, StoredOperator

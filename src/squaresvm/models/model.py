@@ -16,7 +16,7 @@ from squaresvm.family import Bias, Loss
 from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.leave_one_out import Cost
 from squaresvm.kernels import Kernel
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate, Solution, Status

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.models.model import Model
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, Matrix

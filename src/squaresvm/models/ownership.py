@@ -20,7 +20,7 @@ A request that fails has committed nothing, so the owner is as it was.
 
 from __future__ import annotations
 
-from squaresvm.runtime.locks import fork_safe_lock
+from squaresvm.runtime.resources import fork_safe_lock
 
 __all__ = ["REQUESTS", "Claim", "SupersededError"]
 

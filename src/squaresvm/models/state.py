@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from squaresvm.factors import CholeskyFactor
 from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.leave_one_out import fixed_set, leave_one_out_at_cost
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.models import updates
 from squaresvm.models.drift import Watch
 from squaresvm.models.model import Known, Model, NewRows, Update

@@ -8,7 +8,7 @@ import numpy as np
 
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.family import Loss
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.models.drift import Watch
 from squaresvm.models.problems import encode, make_problem
 from squaresvm.models.steps import Check, Coming, Leaving

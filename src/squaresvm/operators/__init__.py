@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from squaresvm.operators.base import Operator
-from squaresvm.operators.dense import DenseOperator
-from squaresvm.operators.linear import LinearOperator
-from squaresvm.operators.on_demand import OnDemandOperator, RowCache
+from squaresvm.operators.computed import LinearOperator, OnDemandOperator, RowCache
 from squaresvm.operators.precomputed import PrecomputedOperator
-from squaresvm.operators.proximal import ProximalOperator
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
-from squaresvm.operators.stored import StoredOperator
-from squaresvm.operators.subset import SubsetOperator
+from squaresvm.operators.stored import DenseOperator, ProximalOperator, StoredOperator, SubsetOperator
 
 __all__ = [
     "DenseOperator",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.operators.store import KernelStore
 from squaresvm.operators.stored import StoredOperator
 from squaresvm.rows.chunks import Features, dropped

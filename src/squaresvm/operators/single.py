@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from squaresvm.kernels import Kernel
-from squaresvm.runtime.threads import on_threads, thread_count
+from squaresvm.runtime.resources import on_threads, thread_count
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["TILE", "SingleKernel", "Tiles", "symmetric_sum"]

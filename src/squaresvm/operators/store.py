@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from squaresvm.linalg.blas import symmetric_product
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["KernelStore"]

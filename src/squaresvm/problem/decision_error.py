@@ -15,7 +15,7 @@ import numpy as np
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.family import Bias, Loss
 from squaresvm.kernels import squared_norms
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.problem.passes import Evaluate, RowBlock, in_float64, slack
 from squaresvm.problem.verdict import EPSILON, certain_room, row_spread
 from squaresvm.typing import BoolArray, FloatArray, Matrix

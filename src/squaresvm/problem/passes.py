@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from squaresvm.factors import Moments
 from squaresvm.family import Loss
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.typing import BoolArray, FloatArray, Matrix
 
 #: Chosen rows are better gone through by compiled loops than copied for BLAS where many, of few features.

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from squaresvm.family import Bias, Loss
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.operators import Operator
 from squaresvm.problem.linear import LinearProblem
 from squaresvm.problem.runners import MemoryRunner

@@ -15,7 +15,7 @@ from squaresvm.problem.products import is_wide
 from squaresvm.problem.survey import Sample
 from squaresvm.rows.labels import signs
 from squaresvm.runtime.jit import is_compiled
-from squaresvm.runtime.threads import in_order, threads_for_blas
+from squaresvm.runtime.resources import in_order, threads_for_blas
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray, Matrix
 

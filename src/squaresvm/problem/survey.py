@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.rows.labels import two_labels
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, IntArray, Matrix
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from squaresvm.readers.csv import csv_blocks
 from squaresvm.readers.libsvm import holds_libsvm, libsvm_texts
 from squaresvm.readers.origin import TableError, opened
-from squaresvm.runtime.threads import read_ahead
+from squaresvm.runtime.resources import read_ahead
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["LARGEST_COLUMN", "Column", "SparseRows", "Table", "read"]

@@ -16,10 +16,16 @@ from squaresvm.models.model import Settings
 from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_integer
-from squaresvm.search.grid import SearchResults, check_values, default_Cs, default_gammas
+from squaresvm.search.grid import (
+    Judge,
+    Search,
+    SearchResults,
+    check_scoring,
+    check_values,
+    default_Cs,
+    default_gammas,
+)
 from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
-from squaresvm.search.rounds import Search
-from squaresvm.search.scoring import Judge, check_scoring
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix

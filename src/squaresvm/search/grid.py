@@ -1,18 +1,43 @@
-"""Values of C and gamma: the default grid, the caller's, and finer ones around the best."""
+"""The search over a grid: values of C and gamma, rounds over them, and the scores of what they leave out.
+
+Values are the default ones, the caller's, or finer ones around the best. A round takes decompositions in
+parallel, one for each gamma, each serving every C. Scores are by any scorer of scikit-learn that needs no
+probabilities.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import inspect
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
 from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import get_scorer
 
 from squaresvm.runtime.arguments import check_positive
+from squaresvm.search.paths import Path
+from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Cell", "SearchResults", "check_values", "default_Cs", "default_gammas", "finer"]
+__all__ = [
+    "Cell",
+    "Judge",
+    "Search",
+    "SearchResults",
+    "check_scoring",
+    "check_values",
+    "default_Cs",
+    "default_gammas",
+    "finer",
+]
 
 #: A value of C and one of gamma; None where the kernel has no gamma.
 Cell = tuple[float, float | None]
@@ -142,3 +167,259 @@ class SearchResults:
             "rank_test_score": ranks,
             "iter": np.array(self.rounds),
         }
+
+
+def check_scoring(scoring: Any) -> Callable[..., float] | None:
+    """Return the scorer that `scoring` names or is; None for the estimator's own ``loo_score``."""
+    if scoring is None:
+        return None
+    if isinstance(scoring, str):
+        found: Callable[..., float] = get_scorer(scoring)
+        return found
+    if not callable(scoring):
+        raise ValueError(
+            f"scoring must be None, the name of a scorer or a callable(estimator, X, y); got {scoring!r}"
+        )
+    return scoring
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What turns leave-one-out values into a score.
+
+    Parameters
+    ----------
+    scorer : callable or None
+        None: accuracy by weight, or the coefficient of determination.
+    X : array or CSR matrix
+        The rows, handed on to the scorer.
+    y : ndarray of shape (m,)
+    classes : ndarray or None
+        None for regression.
+    sample_weight : ndarray of shape (m,)
+        Of the caller.
+    weights : ndarray of shape (m,)
+        Sample weight times class weight.
+    """
+
+    scorer: Callable[..., float] | None
+    X: Matrix
+    y: np.ndarray[Any, Any]
+    classes: np.ndarray[Any, Any] | None
+    sample_weight: FloatArray
+    weights: FloatArray
+
+    def __call__(self, values: FloatArray) -> float:
+        """Return the score of leave-one-out values of shape (m, k)."""
+        if self.scorer is None:
+            if self.classes is None:
+                return self._determination(values[:, 0])
+            return float(np.average(_labels(self.classes, values) == self.y, weights=self.weights))
+        outputs: BaseEstimator = _Regressor(values)
+        if self.classes is not None:
+            outputs = _Classifier(values, self.classes)
+        score = self.scorer(outputs, self.X, self.y, **self._weights())
+        if isinstance(score, bool) or not np.isscalar(score):
+            raise ValueError(f"scoring must return one number; got {score!r}")
+        return float(score)  # type: ignore[arg-type]
+
+    def _determination(self, predicted: FloatArray) -> float:
+        """Return what ``r2_score`` would: its checks would take longer than the rest of a small search."""
+        share = self.weights / self.weights.sum()
+        total = float(share @ (self.y - share @ self.y) ** 2)
+        left = float(share @ (self.y - predicted) ** 2)
+        if total > 0.0:
+            return 1.0 - left / total
+        return 1.0 if left == 0.0 else 0.0
+
+    def _weights(self) -> dict[str, FloatArray]:
+        """Return the weights where there are any and the scorer takes them."""
+        if np.all(self.sample_weight == self.sample_weight[0]):
+            return {}
+        function: Any = getattr(self.scorer, "_score_func", self.scorer)
+        takes = "sample_weight" in inspect.signature(function).parameters
+        return {"sample_weight": self.sample_weight} if takes else {}
+
+
+def _labels(classes: np.ndarray[Any, Any], values: FloatArray) -> np.ndarray[Any, Any]:
+    if values.shape[1] == 1:
+        return classes[(values[:, 0] > 0).astype(np.intp)]
+    return classes[values.argmax(axis=1)]
+
+
+class _Outputs(BaseEstimator):
+    """Stands for the models without each row in turn: it knows what they say of that row, and no more."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self.values = values
+
+    def _of(self, X: Any) -> FloatArray:
+        if X.shape[0] != self.values.shape[0]:
+            raise ValueError(
+                f"leave-one-out values exist for the {self.values.shape[0]} training rows, all of them; "
+                f"the scorer asked for {X.shape[0]} rows"
+            )
+        return self.values
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class _Regressor(RegressorMixin, _Outputs):
+    def predict(self, X: Any) -> FloatArray:
+        return self._of(X)[:, 0]
+
+
+class _Classifier(ClassifierMixin, _Outputs):
+    def __init__(self, values: FloatArray, classes: np.ndarray[Any, Any]) -> None:
+        super().__init__(values)
+        self.classes_ = classes
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        return _labels(self.classes_, self._of(X))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        values = self._of(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        raise ValueError(
+            "this scorer needs probabilities, and those are calibrated on the very leave-one-out values that "
+            "it would judge: choose one of labels or decision values, such as 'accuracy', 'f1' or 'roc_auc'"
+        )
+
+
+#: A gamma and the Cs to try with it.
+_Task: TypeAlias = tuple[float | None, list[float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search by exact leave-one-out.
+
+    Parameters
+    ----------
+    path : callable
+        Takes a gamma, or None, and returns the values over C.
+    judge : Judge
+    refine : int
+        Rounds of a finer grid around the best.
+    n_jobs : int or None
+    verbose : bool
+        Show progress, on a terminal.
+    """
+
+    path: Callable[[float | None], Path]
+    judge: Judge
+    refine: int
+    n_jobs: int | None
+    verbose: bool
+
+    def run(self, Cs: Sequence[float], gammas: Sequence[float | None]) -> SearchResults:
+        """Return the scores of the grid, and of the finer ones around its best."""
+        results = SearchResults()
+        self._round(results, {gamma: list(Cs) for gamma in gammas}, 0)
+        for number in range(1, self.refine + 1):
+            self._round(results, self._around_best(results), number)
+        return results
+
+    def _around_best(self, results: SearchResults) -> dict[float | None, list[float]]:
+        """Return a finer grid around the best cell, without cells that were tried."""
+        C, gamma = results.best
+        tried, seen = results.tried(0), set(results.cells)
+        Cs = sorted({C, *finer(tried, C), *_neighbours(tried, C)})
+        gammas: list[float | None] = [gamma]
+        if gamma is not None:
+            gammas += finer(results.tried(1), gamma)
+        grid = {g: [c for c in Cs if (c, g) not in seen] for g in gammas}
+        return {g: cs for g, cs in grid.items() if cs}
+
+    def _round(self, results: SearchResults, grid: dict[float | None, list[float]], number: int) -> None:
+        if not grid:
+            return
+        found: dict[Cell, tuple[float, float]] = {}
+        with self._bar(len(grid), number) as advance:
+            for column in self._columns(list(grid.items())):
+                found.update(column)
+                advance()
+        results.extend(found, number)
+        self._check(results, found)
+
+    def _columns(self, tasks: list[_Task]) -> Iterator[dict[Cell, tuple[float, float]]]:
+        """Yield the results of each gamma as they come."""
+        workers = min(effective_n_jobs(self.n_jobs), len(tasks))
+        # The one that would be alone in its turn gets all threads of linear algebra instead.
+        shared = len(tasks) - (len(tasks) % workers == 1) if workers > 1 else 0
+        if shared:
+            with _single_threaded():
+                pool = Parallel(n_jobs=workers, backend="threading", return_as="generator_unordered")
+                yield from pool(delayed(self._column)(*task) for task in tasks[:shared])
+        for task in tasks[shared:]:
+            yield self._column(*task)
+
+    def _column(self, gamma: float | None, Cs: Sequence[float]) -> dict[Cell, tuple[float, float]]:
+        """Return scores and seconds for one gamma and every C."""
+        start = time.perf_counter()
+        scores = [
+            float("nan") if values is None else self.judge(values)
+            for values in self.path(gamma).leave_one_out(Cs)
+        ]
+        share = (time.perf_counter() - start) / len(Cs)
+        return {(C, gamma): (score, share) for C, score in zip(Cs, scores, strict=True)}
+
+    @staticmethod
+    def _check(results: SearchResults, found: dict[Cell, tuple[float, float]]) -> None:
+        failed = [cell for cell, (score, _) in found.items() if np.isnan(score)]
+        if len(failed) == len(found) and not np.isfinite(results.scores).any():
+            raise ValueError(
+                "no value of C and gamma has a score: either the kernel plus diag(1/C) is positive definite "
+                "nowhere on the grid (choose smaller Cs or another kernel), or the scorer returned NaN"
+            )
+        if failed:
+            C, gamma = failed[0]
+            warnings.warn(
+                f"{len(failed)} of {len(found)} cells have no score and are left out, the first at C = {C:g}"
+                + ("" if gamma is None else f", gamma = {gamma:g}")
+                + ": the kernel plus diag(1/C) is not positive definite there, or the scorer returned NaN",
+                UserWarning,
+                stacklevel=7,
+            )
+
+    @contextlib.contextmanager
+    def _bar(self, total: int, number: int) -> Iterator[Callable[[], None]]:
+        """Show how many decompositions are done: on a terminal, in one line."""
+        shown = self.verbose and sys.stderr.isatty()
+        done = 0
+
+        def show() -> None:
+            if shown:
+                bar = "#" * (30 * done // total)
+                rounds = f"\rround {number + 1} of {self.refine + 1}"
+                sys.stderr.write(f"{rounds}: [{bar:30s}] {done} of {total} decompositions")
+                sys.stderr.flush()
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            show()
+
+        show()
+        try:
+            yield advance
+        finally:
+            if shown:
+                sys.stderr.write("\n")
+
+
+def _neighbours(tried: Sequence[float], value: float) -> list[float]:
+    place = tried.index(value)
+    return list(tried[max(place - 1, 0) : place + 2])
+
+
+@contextlib.contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Give each worker one thread of linear algebra: more would fight for the cores."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        yield

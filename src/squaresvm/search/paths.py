@@ -28,7 +28,7 @@ from squaresvm.factors import Moments
 from squaresvm.kernels import Kernel, _for_distances, _integer_power, inner_products, squared_norms
 from squaresvm.linalg.blas import product
 from squaresvm.linalg.lapack import tridiagonalise_in_place
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["HAVE_GAMMA", "KernelFamily", "KernelPath", "LinearPath", "Path"]

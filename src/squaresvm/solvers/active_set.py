@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from squaresvm.operators import LinearOperator, RowCache
-from squaresvm.operators.linear import pivoted_features
+from squaresvm.operators.computed import pivoted_features
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_choice, check_integer
 from squaresvm.runtime.jit import is_compiled

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.operators import SingleKernel
 from squaresvm.problem import Problem
-from squaresvm.runtime.memory import available_memory
-from squaresvm.runtime.threads import threads_for_blas
+from squaresvm.runtime.resources import available_memory, threads_for_blas
 from squaresvm.solvers.preconditioner import (
     Preconditioner,
     choose_rank,

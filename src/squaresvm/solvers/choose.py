@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from squaresvm.operators import OnDemandOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_wide
-from squaresvm.runtime.memory import available_memory
-from squaresvm.runtime.threads import thread_count
+from squaresvm.runtime.resources import available_memory, thread_count
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Callback, Solver

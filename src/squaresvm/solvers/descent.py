@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Problem
 from squaresvm.typing import FloatArray, IntArray

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from squaresvm.factors import CholeskyFactor, MomentsFactor
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.linear import LinearProblem
-from squaresvm.runtime.threads import threads_for_blas
+from squaresvm.runtime.resources import threads_for_blas
 from squaresvm.solution import Solution
 
 __all__ = ["Direct", "by_sums", "from_sums"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.ldl import LDLFactor
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.operators import SubsetOperator
 from squaresvm.problem import Problem
 from squaresvm.solution import Solution

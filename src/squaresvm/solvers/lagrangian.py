@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_between, check_choice
-from squaresvm.runtime.memory import row_blocks
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.typing import FloatArray, Matrix

@@ -9,12 +9,12 @@ from typing import TypeAlias
 import numpy as np
 
 from squaresvm.family import Loss
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.problem import Problem
 from squaresvm.problem.linear import LinearProblem, Point
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import MemoryRunner
-from squaresvm.runtime.threads import threads_for_blas
+from squaresvm.runtime.resources import threads_for_blas
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.base import Callback, Monitor, check_callback
 from squaresvm.solvers.equalities import EqualitySystem

@@ -15,7 +15,7 @@ import numpy as np
 
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.family import Loss
-from squaresvm.linalg.products import times
+from squaresvm.linalg.blas import times
 from squaresvm.problem.linear import LinearProblem, Point
 from squaresvm.problem.passes import in_float64
 from squaresvm.problem.products import Outline, Sides, squared

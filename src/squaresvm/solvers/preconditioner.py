@@ -10,7 +10,7 @@ import scipy.linalg
 
 from squaresvm.linalg.blas import gram_update
 from squaresvm.problem import Problem
-from squaresvm.runtime.threads import on_threads, thread_count
+from squaresvm.runtime.resources import on_threads, thread_count
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = [

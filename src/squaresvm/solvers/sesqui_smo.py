@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.kernels import Kernel
-from squaresvm.linalg.definite import NotPositiveSemidefiniteError, cholesky_with_jitter
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from squaresvm.readers import Place
 from squaresvm.rows import canonical_csr
-from squaresvm.runtime.threads import in_order
+from squaresvm.runtime.resources import in_order
 from squaresvm.streaming.checks import as_matrix, checked_block, float_type, rows_per_block
 from squaresvm.streaming.source import Block, named
 from squaresvm.typing import Matrix

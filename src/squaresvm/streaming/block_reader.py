@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from squaresvm.readers import Place
-from squaresvm.runtime.threads import read_ahead
+from squaresvm.runtime.resources import read_ahead
 from squaresvm.streaming.checks import checked_block
 from squaresvm.streaming.source import Block, named
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from squaresvm.readers import Place
-from squaresvm.runtime.threads import in_order
+from squaresvm.runtime.resources import in_order
 from squaresvm.streaming.checks import checked_block
 from squaresvm.streaming.source import Block, named
 

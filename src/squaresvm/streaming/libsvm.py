@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from squaresvm.readers.libsvm import LARGEST_INDEX, LibsvmText, libsvm_texts
 from squaresvm.runtime.arguments import check_integer
-from squaresvm.runtime.threads import read_ahead
+from squaresvm.runtime.resources import read_ahead
 from squaresvm.streaming.block_reader import Piece, ReadSource
 from squaresvm.typing import FloatArray, Matrix
 

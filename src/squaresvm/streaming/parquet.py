@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from squaresvm.readers.parquet import ParquetBatch, ParquetReader, is_number, is_text, require_pyarrow
-from squaresvm.runtime.threads import thread_count
+from squaresvm.runtime.resources import thread_count
 from squaresvm.streaming.block_reader import FILE_BLOCK_BYTES, Piece, ReadSource
 from squaresvm.streaming.checks import rows_per_block
 

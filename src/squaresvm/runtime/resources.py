@@ -1,4 +1,7 @@
-"""Threads: how many, a BLAS that keeps to one beside ours, and results in order with bounded look-ahead."""
+"""Threads and memory: how many, how much is free, and how many rows a temporary block may have.
+
+A BLAS keeps to one thread beside ours, results come in order with bounded look-ahead, locks survive a fork.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,17 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["in_order", "on_threads", "read_ahead", "thread_count", "threads_for_blas"]
+__all__ = [
+    "BLOCK_BYTES",
+    "available_memory",
+    "fork_safe_lock",
+    "in_order",
+    "on_threads",
+    "read_ahead",
+    "row_blocks",
+    "thread_count",
+    "threads_for_blas",
+]
 
 Result = TypeVar("Result")
 
@@ -78,7 +91,7 @@ def on_threads(work: Callable[[int, int], Result], threads: int) -> list[Result]
 
     Examples
     --------
-    >>> from squaresvm.runtime.threads import on_threads
+    >>> from squaresvm.runtime.resources import on_threads
     >>> on_threads(lambda t, threads: list(range(t, 5, threads)), 2)
     [[0, 2, 4], [1, 3]]
     """
@@ -165,3 +178,47 @@ def _feed(
         if close is not None:
             close()
         coming.put(None)
+
+
+def fork_safe_lock() -> threading.RLock:
+    """Return a lock that a forking thread holds across the fork.
+
+    A child has only the thread that forked. A lock that another thread held at that moment would stay closed
+    in the child for ever, over data that were half changed. So whoever forks waits until the lock is free,
+    takes it, and lets it go in both processes.
+
+    Examples
+    --------
+    >>> from squaresvm.runtime.resources import fork_safe_lock
+    >>> lock = fork_safe_lock()
+    >>> with lock, lock:  # The same thread may take it again.
+    ...     pass
+    """
+    lock = threading.RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
+#: Bytes of one temporary block of kernel values.
+BLOCK_BYTES = 16 * 2**20
+
+
+def row_blocks(rows: int, columns: int, at_most: int = BLOCK_BYTES) -> list[slice]:
+    """Return slices that cut `rows` into blocks of at most `at_most` bytes for `columns` float64s.
+
+    Examples
+    --------
+    >>> row_blocks(5, 10, at_most=160)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, at_most // (8 * max(columns, 1)))
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def available_memory() -> float:
+    """Return the bytes of memory that are free; infinity where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
