@@ -10,7 +10,7 @@ from squaresvm._version import __version__
 
 if TYPE_CHECKING:
     from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
-    from squaresvm.features.nystrom import Nystrom
+    from squaresvm.features import Nystrom
     from squaresvm.files import load, save
     from squaresvm.judging.receipt import Receipt
     from squaresvm.judging.robust import Robust
@@ -50,7 +50,7 @@ __all__ = [
 #: able to catch an interruption while they are, which takes a second or two.
 _MODULES = {
     "estimators": ("LSSVC", "LSSVR", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"),
-    "features.nystrom": ("Nystrom",),
+    "features": ("Nystrom",),
     "files": ("load", "save"),
     "judging.receipt": ("Receipt",),
     "judging.robust": ("Robust",),

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, Nystrom
-from squaresvm.features.landmarks import LANDMARKS
+from squaresvm.features import LANDMARKS
 from squaresvm.kernels import Kernel
 from squaresvm.runtime import resources
 from support import problems
@@ -132,9 +132,9 @@ def test_blocks_and_threads_change_nothing(monkeypatch):
     X = problems.rows(m=9000)
     model = Nystrom(50, gamma=0.3, random_state=0).fit(X)
     whole = model.transform(X)
-    monkeypatch.setattr("squaresvm.features.nystrom.thread_count", lambda: 3)
+    monkeypatch.setattr("squaresvm.features.thread_count", lambda: 3)
     np.testing.assert_allclose(model.transform(X), whole, atol=1e-12)
-    monkeypatch.setattr("squaresvm.features.nystrom._BLOCK_BYTES", 8 * 50 * 7)
+    monkeypatch.setattr("squaresvm.features._BLOCK_BYTES", 8 * 50 * 7)
     np.testing.assert_allclose(model.transform(X[:5000]), whole[:5000], atol=1e-12)
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(model.transform, np.array_split(X[:4000], 8)))

@@ -12,8 +12,8 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from squaresvm.readers import SparseRows, Table, TableError, read
-from squaresvm.readers.csv import csv_blocks
 from squaresvm.readers.preparation import Preparation
+from squaresvm.readers.text import csv_blocks
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -74,7 +74,7 @@ class TestLibsvm:
         assert rows.y.tolist() == [1, -1]
 
     def test_blocks_make_one_table(self, put, monkeypatch):
-        monkeypatch.setattr("squaresvm.readers.libsvm._TEXT_BYTES", 64)
+        monkeypatch.setattr("squaresvm.readers.text._TEXT_BYTES", 64)
         lines = [f"{1 - 2 * (i % 2)} {i % 5 + 1}:{i}.5 {i % 5 + 2}:-1" for i in range(200)]
         rows = read(put("\n".join(lines)))
         assert rows.X.shape == (200, 6)

@@ -25,7 +25,7 @@ from squaresvm.streaming import (
     ParquetSource,
     as_source,
 )
-from squaresvm.streaming.parquet import SpareArrays
+from squaresvm.streaming.file_sources import SpareArrays
 
 M, N = 103, 4
 

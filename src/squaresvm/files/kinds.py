@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.features.nystrom import Nystrom
+from squaresvm.features import Nystrom
 from squaresvm.files.arrays import Arrays, array_of, decode_matrix, encode_matrix, floats_of
 from squaresvm.files.decoding import decode_estimator, decode_names, decode_settings_of, decode_state
 from squaresvm.files.encoding import ESTIMATORS, encode_model, encode_names, encode_state

@@ -14,7 +14,7 @@ from squaresvm.models.model import Model, NewRows, Settings, Update
 from squaresvm.models.problems import check_costs
 from squaresvm.problem import Loss
 from squaresvm.problem.runners import Encoding
-from squaresvm.problem.summed import SummedProblem
+from squaresvm.problem.verdict import SummedProblem
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import same_kind
 from squaresvm.solution import Certificate, Solution

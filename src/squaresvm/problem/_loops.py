@@ -257,10 +257,6 @@ def _worst_of(
     return worst
 
 
-# Sums may be taken in another order, for the sake of vector instructions; nothing else is given up.
-_FAST = {"reassoc", "contract", "nsz"}
-
-
 @compiled(fastmath=_FAST)
 def multiply_rows(
     Z: FloatArray, rows: IntArray, costs: FloatArray, v: FloatArray, shift: float, out: FloatArray

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from squaresvm.problem.passes import RowBlock
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.survey import Sample
-from squaresvm.rows.labels import signs
+from squaresvm.rows.labels import sign_columns
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.runtime.resources import in_order, threads_for_blas
 from squaresvm.streaming import Block, Source
@@ -172,9 +172,7 @@ class Encoding:
 
     def targets(self, codes: np.ndarray[Any, Any]) -> FloatArray:
         """Return a column of +1 and -1 for each class, one for two, given places among the classes."""
-        if self.n_columns == 1:
-            return signs(codes.astype(bool, copy=False))[:, None]
-        return signs(codes[:, None] == np.arange(self.n_columns))
+        return sign_columns(codes, np.arange(max(self.n_columns, 2)))
 
     def encode(self, y: np.ndarray[Any, Any], weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Return targets and costs.

@@ -5,25 +5,45 @@ between the model and the optimum is at least C_i/2 min(|f_i - f*_i|, t_i)^2 at 
 
     |w - w*|^2 + A (b - b*)^2 + sum over S of C_i (f_i - f*_i)^2 <= 2 G                                  (6)
 
-with S the rows with t_i > sqrt(2 G / C_i); for the squared loss (6) holds with all rows in S. So at a row of
-S |f_i - f*_i|^2 is at most 2 G / C_i, and anywhere at most 2 G times (Cauchy and Schwarz)
+with S the rows with t_i > sqrt(2 G / C_i); for the squared loss (6) holds with all rows in S. So at a row
+of S |f_i - f*_i|^2 is at most 2 G / C_i, and anywhere at most 2 G times (Cauchy and Schwarz)
 
     k(x, x) + 1/A                                  where the bias is penalised, or absent (1/A = 0)       (7)
     1/C_S + |phi(x) - mean of S|^2                 with C_S the sum of C_i over S, for any bias           (8)
+
+A linear model takes them by passes over its rows. Where the Hessian over the rows S of (6) can be factored,
+(x, 1)' inv(H) (x, 1) takes the place of (7) and (8): it is never larger, and hardly ever as large. Of some
+models with the squared loss only sums over the rows are left: those are judged by `SummedProblem`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from squaresvm.family import Bias
+from squaresvm.factors import Moments, MomentsFactor
+from squaresvm.family import Bias, Loss
+from squaresvm.kernels import squared_norms
+from squaresvm.linalg.blas import times
+from squaresvm.problem.passes import Evaluate, RowBlock, in_float64, slack
 from squaresvm.solution import Certificate, Outcome, Status
-from squaresvm.typing import BoolArray, FloatArray
+from squaresvm.typing import BoolArray, FloatArray, Matrix
 
-__all__ = ["EPSILON", "ROUNDING", "Verdict", "certain_room", "row_spread", "status_of", "within_gap"]
+__all__ = [
+    "EPSILON",
+    "ROUNDING",
+    "SummedProblem",
+    "Verdict",
+    "certain_room",
+    "error_by_norms",
+    "error_by_sums",
+    "row_spread",
+    "status_of",
+    "within_gap",
+]
 
 EPSILON = float(np.finfo(np.float64).eps)
 #: Rounding errors this many times the unit roundoff count as all that float64 gives.
@@ -115,3 +135,251 @@ def row_spread(
     if total > 0.0 and not bias.is_absent:
         anywhere = np.minimum(anywhere, 1.0 / total + (np.sqrt(norms) + np.sqrt(largest)) ** 2)
     return np.where(certain, np.minimum(anywhere, 1.0 / costs), anywhere)
+
+
+T = TypeVar("T")
+
+
+class _Blocks(Protocol):
+    """Who runs the blocks; see :class:`squaresvm.problem.linear.Runner`."""
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield `task(block)` for every block, in order."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Certain:
+    """Which rows of a block are in S of (6), for each column, at (w, b) with the gaps there."""
+
+    at: Evaluate
+    gap: FloatArray
+
+    def of(self, block: RowBlock, Z: Matrix) -> BoolArray:
+        """Return them, of shape (rows, k)."""
+        if self.at.loss == Loss.SQUARED:
+            return np.ones(block.targets.shape, dtype=bool)
+        room = np.abs(slack(block.targets, times(Z, self.at.w) + self.at.b, self.at.loss))
+        return np.stack([room[:, j] > certain_room(g, block.costs) for j, g in enumerate(self.gap)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _CertainSums:
+    """The task of a pass that needs the moments of S, for each column; one for all with the squared loss."""
+
+    certain: _Certain
+    forms_squares: ClassVar[bool] = True
+
+    def __call__(self, block: RowBlock) -> tuple[Moments, ...]:
+        """Return the moments over one block."""
+        Z, y = in_float64(block.Z), block.targets
+        if self.certain.at.loss == Loss.SQUARED:
+            return (Moments.of(Z, block.costs, y),)
+        chosen = (np.flatnonzero(rows) for rows in self.certain.of(block, Z).T)
+        return tuple(Moments.of(Z[rows], block.costs[rows], y[rows][:, [j]]) for j, rows in enumerate(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class _CertainSize:
+    """The task of a pass that needs C_S and the largest |z|^2 in S, each of shape (k,)."""
+
+    certain: _Certain
+
+    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
+        """Return both for one block."""
+        Z = in_float64(block.Z)
+        inside, norms = self.certain.of(block, Z), squared_norms(Z)
+        return block.costs @ inside, np.where(inside, norms[:, None], 0.0).max(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class _LargestError:
+    """The task of a pass that finds the largest bound on |f - f*|, of shape (k,), f's rounding included.
+
+    Parameters
+    ----------
+    certain : _Certain
+    bias : Bias
+    total, largest : ndarray of shape (k,)
+        C_S, and the largest |z|^2 in S.
+    factors : tuple of MomentsFactor
+        Of the Hessian over S, one a column or one for all; none where only norms are known.
+    """
+
+    certain: _Certain
+    bias: Bias
+    total: FloatArray
+    largest: FloatArray
+    factors: tuple[MomentsFactor, ...] = ()
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """Return the largest bound of one block."""
+        at, Z = self.certain.at, in_float64(block.Z)
+        inside, norms = self.certain.of(block, Z), squared_norms(Z)
+        rounding = EPSILON * (times(abs(Z), np.abs(at.w)) + np.abs(at.b))
+        worst = np.empty(at.b.size)
+        for j in range(worst.size):
+            size = float(self.total[j]), float(self.largest[j])
+            spread = row_spread(norms, block.costs, inside[:, j], self.bias, *size)
+            if self.factors and (self.total[j] > 0.0 or not self.bias.is_free):
+                factor = self.factors[min(j, len(self.factors) - 1)]
+                spread = np.minimum(spread, factor.leverage(Z))
+            worst[j] = (_root(self.certain.gap[j], spread) + rounding[:, j]).max()
+        return worst
+
+
+def _root(gap: float, spread: FloatArray) -> FloatArray:
+    """Return sqrt(2 G spread); zero where the gap is, however little is known besides."""
+    return np.sqrt(2.0 * gap * spread) if gap > 0.0 else np.zeros_like(spread)
+
+
+def error_by_sums(runner: _Blocks, at: Evaluate, bias: Bias, gap: FloatArray) -> FloatArray:
+    """Return the largest bound on |f - f*| at the rows, of shape (k,), by the Hessian over S: two passes."""
+    certain = _Certain(at, gap)
+    found: tuple[Moments, ...] = ()
+    for some in runner.map(_CertainSums(certain)):
+        found = tuple(a.joined(b) for a, b in zip(found, some, strict=True)) if found else some
+    factors = tuple(MomentsFactor(moments, bias) for moments in found)
+    total = np.broadcast_to(np.array([moments.total for moments in found]), gap.shape)
+    # The factor says more than the norms in S would.
+    return _largest(runner, _LargestError(certain, bias, total, np.full(gap.shape, np.inf), factors))
+
+
+def error_by_norms(runner: _Blocks, at: Evaluate, bias: Bias, gap: FloatArray) -> FloatArray:
+    """Return the largest bound on |f - f*| at the rows, of shape (k,), by norms of rows alone: two passes."""
+    certain = _Certain(at, gap)
+    total, largest = np.zeros(gap.shape), np.zeros(gap.shape)
+    for some, norms in runner.map(_CertainSize(certain)):
+        total, largest = total + some, np.maximum(largest, norms)
+    return _largest(runner, _LargestError(certain, bias, total, largest))
+
+
+def _largest(runner: _Blocks, task: _LargestError) -> FloatArray:
+    worst = np.zeros(task.total.shape)
+    for some in runner.map(task):
+        worst = np.maximum(worst, some)
+    return worst
+
+
+@dataclass(frozen=True, eq=False)
+class SummedProblem:
+    """Problem (P), squared loss, by the sums of its rows: the certificate after rows came or left.
+
+    Gradient, objective and the distance to the optimum are those of the sums. What takes single rows is
+    bounded: no residual that is given is smaller than the one that a pass over the rows would find.
+
+    Parameters
+    ----------
+    factor : MomentsFactor
+        Of the sums.
+    scale : ndarray of shape (k,)
+        At most the largest |y| of each column, which residuals are divided by.
+    n_rows : int
+    """
+
+    factor: MomentsFactor
+    scale: FloatArray
+    n_rows: int
+
+    @property
+    def _lightest(self) -> float:
+        """At most the smallest C_i. Sums that came without it, from a file, have their mean to go by."""
+        moments = self.factor.moments
+        return moments.total / self.n_rows if moments.lightest is None else moments.lightest
+
+    @property
+    def _largest(self) -> float:
+        """At least the largest |z_i|: as it was kept, or by C_i |z_i - mean|^2 <= trace of the scatter."""
+        moments = self.factor.moments
+        away = np.sqrt(max(float(np.trace(moments.scatter)), 0.0) / self._lightest)
+        by_trace = float(np.linalg.norm(moments.mean) + away)
+        return by_trace if moments.largest is None else min(moments.largest, by_trace)
+
+    def solution(self) -> tuple[FloatArray, FloatArray]:
+        """Return (w, b) of the optimum, refined once."""
+        w, b = self.factor.minimum()
+        in_w, in_b = self.factor.gradient(w, b)
+        dw, db = self.factor.step(-in_w, -in_b)
+        return w + dw, b + db
+
+    def certify(self, w: FloatArray, b: FloatArray, tol: float) -> Certificate:
+        """Return the certificate at (w, b), its residual an upper bound.
+
+        With g the gradient in w, what the sums may have lost included, theory's r_i = -z_i'g is at most
+        |z_i| |g|, and at most |mean'g| + sqrt(g'G g / C_i) with the scatter G. |beta|_1, which the bias is
+        measured by, is at least |w - g| / max |z_i| and at least sum C_i xi_i^2 / max |xi_i|.
+        """
+        in_w, in_b = self.factor.gradient(w, b)
+        lost_w, lost_b = self._lost(w, b)
+        residual = self._residual(w, b, np.abs(in_w) + lost_w, np.abs(in_b) + lost_b, in_w, lost_w)
+        dw, db = self.factor.step(-in_w, -in_b)
+        # The objective is a quadratic, so half the decrement is the very distance to its minimum.
+        gap = np.maximum(-0.5 * ((in_w * dw).sum(axis=0) + in_b * db), 0.0)
+        verdict = Verdict(residual, gap, self.factor.objective(w, b))
+        hundredfold = ROUNDING / EPSILON
+        return verdict.certified(
+            tol,
+            Outcome.FINISHED,
+            lambda: self._residual(
+                w, b, hundredfold * lost_w, hundredfold * lost_b, 0.0 * lost_w, hundredfold * lost_w
+            ),
+            lambda found: self._decision_error(found, lost_w, lost_b),
+        )
+
+    def _lost(self, w: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the rounding of the gradient, from that of sums that were once as large as their peak."""
+        moments = self.factor.moments
+        peak = moments.peak
+        if peak is None:
+            peak = np.append(np.diagonal(moments.scatter), moments.total)
+        root, total = np.sqrt(np.maximum(peak[:-1], 0.0)), float(peak[-1])
+        size = np.abs(moments.mean)
+        widest = moments.spread * total / moments.total if moments.widest is None else moments.widest
+        spread = np.sqrt(np.maximum(widest, 0.0))
+        level = np.abs(moments.target) + spread / np.sqrt(moments.total)
+        lost_b = EPSILON * total * (size @ np.abs(w) + level + np.abs(b))
+        lost_w = EPSILON * (np.outer(root, root @ np.abs(w) + spread) + np.abs(w)) + np.outer(size, lost_b)
+        return lost_w, np.zeros_like(b) if self.factor.bias.is_absent else lost_b
+
+    def _residual(
+        self,
+        w: FloatArray,
+        b: FloatArray,
+        size_w: FloatArray,
+        size_b: FloatArray,
+        in_w: FloatArray,
+        lost_w: FloatArray,
+    ) -> FloatArray:
+        """Return the bound of each column, given bounds on the gradient's parts, and how it is made up."""
+        moments, largest = self.factor.moments, self._largest
+        around = np.maximum((in_w * (moments.scatter @ in_w)).sum(axis=0), 0.0)
+        known = np.abs(moments.mean @ in_w) + np.sqrt(around / self._lightest)
+        by_scatter = known + largest * np.linalg.norm(lost_w, axis=0)
+        rows = np.minimum(largest * np.linalg.norm(size_w, axis=0), by_scatter) / self.scale
+        bias = self.factor.bias
+        if bias.is_absent:
+            return np.asarray(rows)
+        scale = bias.penalty * np.abs(b) + self._least_multipliers(w, b, in_w)
+        share = np.divide(size_b, scale, out=np.zeros_like(scale), where=scale > 0)
+        return np.maximum(rows, share)
+
+    def _least_multipliers(self, w: FloatArray, b: FloatArray, in_w: FloatArray) -> FloatArray:
+        """Return at most |beta|_1 of each column."""
+        moments = self.factor.moments
+        pull = 0.0 if self.factor.bias.is_absent else self.factor.bias.penalty * b**2
+        loss = np.maximum(2.0 * self.factor.objective(w, b) - np.square(w).sum(axis=0) - pull, 0.0)
+        by_loss = np.sqrt(loss * self._lightest)
+        largest = self._largest
+        by_norm = np.linalg.norm(w - in_w, axis=0) / largest if largest > 0.0 else np.zeros_like(b)
+        by_sum = np.abs(moments.total * (moments.target - moments.mean @ w - b))
+        return np.asarray(np.maximum(np.maximum(by_loss, by_norm), by_sum))
+
+    def _decision_error(self, verdict: Verdict, lost_w: FloatArray, lost_b: FloatArray) -> float:
+        """Return a bound on |f - f*| at the rows, over the scale of the targets."""
+        moments, bias = self.factor.moments, self.factor.bias
+        # The Hessian is at least the identity in w, and A + S in b where w follows.
+        lost = np.square(lost_w).sum(axis=0) + np.square(lost_b) / moments.total
+        gap = within_gap(verdict.gap, 0.5 * lost)
+        norm, cost = np.array([self._largest**2]), np.array([self._lightest])
+        spread = row_spread(norm, cost, np.ones(1, dtype=bool), bias, moments.total, float(norm[0]))
+        return float((np.sqrt(2.0 * gap * spread) / self.scale).max())

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.readers.csv import csv_blocks
-from squaresvm.readers.libsvm import holds_libsvm, libsvm_texts
 from squaresvm.readers.origin import TableError, opened
+from squaresvm.readers.text import csv_blocks, holds_libsvm, libsvm_texts
 from squaresvm.runtime.resources import read_ahead
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 

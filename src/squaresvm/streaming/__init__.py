@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from squaresvm.streaming.arrays import ArraySource
+from squaresvm.streaming.arrays import ArraySource, MappedSource
 from squaresvm.streaming.dask_source import DaskSource
+from squaresvm.streaming.file_sources import LibsvmSource, ParquetSource
 from squaresvm.streaming.iterables import BlockSource
-from squaresvm.streaming.libsvm import LibsvmSource
-from squaresvm.streaming.mapped import MappedSource
-from squaresvm.streaming.parquet import ParquetSource
 from squaresvm.streaming.source import Block, Source, is_source
 
 __all__ = [

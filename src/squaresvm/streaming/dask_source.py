@@ -13,8 +13,7 @@ import numpy as np
 
 from squaresvm.readers import Place
 from squaresvm.runtime.resources import in_order
-from squaresvm.streaming.checks import checked_block
-from squaresvm.streaming.source import Block, named
+from squaresvm.streaming.source import Block, checked_block, named
 
 __all__ = ["DaskSource"]
 

@@ -1,9 +1,14 @@
-"""LIBSVM text: ``label index:value index:value ...`` with rising indices, plain or compressed by gzip."""
+"""CSV and LIBSVM text, plain or compressed by gzip.
+
+CSV has one line of names, then one line a row, with commas, semicolons or tabs. LIBSVM text is ``label
+index:value index:value ...`` with rising indices.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,17 +16,160 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.readers.origin import Place, TableError, opened
+from squaresvm.readers.origin import MISSING, Place, TableError, opened
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.typing import FloatArray, IntArray
 
-__all__ = ["LARGEST_INDEX", "LibsvmText", "holds_libsvm", "libsvm_texts"]
+__all__ = ["LARGEST_INDEX", "CsvBlock", "LibsvmText", "csv_blocks", "holds_libsvm", "libsvm_texts"]
+
+_DELIMITERS = ",;\t"
+#: Bytes of a line at most: what has longer ones is no table of ours.
+_LONGEST_CSV_LINE = 8 * 2**20
+_BLOCK_ROWS = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class CsvBlock:
+    """Some consecutive rows of a CSV file.
+
+    Parameters
+    ----------
+    lines : list of int
+        Where each row starts in the file, counted from 1: a cell may hold line breaks.
+    columns : dict of list of str
+        Cells by the name of the column, "" where a value is missing.
+    """
+
+    lines: list[int]
+    columns: dict[str, list[str]]
+
+
+def csv_blocks(path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS) -> Iterator[CsvBlock]:
+    """Yield the rows of a CSV file.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    file : binary file
+        The first line that is not blank names the columns; which delimiter it holds most often is taken for
+        all.
+    block_rows : int
+        Rows a block at most.
+
+    Yields
+    ------
+    CsvBlock
+
+    Raises
+    ------
+    TableError
+        If it is no CSV; the message names file and line.
+    """
+    lines = _Lines(path, file)
+    records = _records(path, lines)
+    names = _names(path, *next(records))
+    block = CsvBlock([], {name: [] for name in names})
+    for line, record in records:
+        if not record or record == [""]:
+            continue
+        if len(record) != len(names):
+            raise TableError(
+                f"{path}, line {line}: has {len(record)} cells, and the first line names {len(names)} columns"
+            )
+        block.lines.append(line)
+        for column, cell in zip(block.columns.values(), record, strict=True):
+            text = cell.strip()
+            column.append("" if text in MISSING else text)
+        if len(block.lines) == block_rows:
+            yield block
+            block = CsvBlock([], {name: [] for name in names})
+    yield block
+
+
+class _Lines:
+    """Lines of text from the first that is not blank, and the number of the last one."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+        self.number = 0
+        self.first = self._next()
+        while self.first and not self.first.strip():
+            self.first = self._next()
+        if not self.first:
+            raise TableError(f"{path}: is empty")
+
+    def __iter__(self) -> Iterator[str]:
+        yield self.first
+        while line := self._next():
+            yield line
+
+    def _next(self) -> str:
+        """Return the next line; nothing at the end."""
+        line = self._file.readline(_LONGEST_CSV_LINE + 1)
+        if not line:
+            return ""
+        self.number += 1
+        place = f"{self._path}, line {self.number}"
+        if len(line) > _LONGEST_CSV_LINE:
+            raise TableError(f"{place}: is longer than {_LONGEST_CSV_LINE >> 20} MB")
+        try:
+            text = line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise TableError(f"{place}: is not text in UTF-8") from None
+        if "\0" in text:
+            raise TableError(f"{place}: is not text: it holds a zero byte")
+        return text
+
+
+def _records(path: Path, lines: _Lines) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each record, and the line on which it starts: cells may hold line breaks."""
+    delimiter = max(_DELIMITERS, key=lines.first.count)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
+    start = lines.number
+    while True:
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise TableError(f"{path}, line {start}: is not CSV: {_words(error)}") from None
+        yield start, record
+        start = lines.number + 1
+
+
+def _words(error: csv.Error) -> str:
+    text = str(error)
+    return "a cell is too long" if "field larger" in text else text.splitlines()[0]
+
+
+def _names(path: Path, line: int, record: list[str]) -> list[str]:
+    names, place = [name.strip() for name in record], f"{path}, line {line}"
+    if all(_is_number(name) for name in names):
+        raise TableError(f"{place}: names no columns, it holds numbers only: put a line of names first")
+    if len(names) < 2:
+        raise TableError(f"{place}: names one column only: a table needs a label and a feature")
+    for position, name in enumerate(names):
+        if not name:
+            raise TableError(f"{place}: column {position + 1} has no name")
+        if name in names[:position]:
+            raise TableError(f"{place}: two columns have the name {name[:40]!r}")
+    return names
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
 
 #: What an index may be, so that it fits into 32 bits.
 LARGEST_INDEX = np.iinfo(np.int32).max - 1
 #: Text that is read at a time; as sparse rows it takes about as much.
 _TEXT_BYTES = 8 * 2**20
-_LONGEST_LINE = 2**28
+_LONGEST_LIBSVM_LINE = 2**28
 #: Bytes of a line that are looked at to tell what kind of file it is.
 _LOOK_BYTES = 2**16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -149,7 +297,7 @@ def libsvm_texts(
         more = held
         while held:
             end = held.rfind(b"\n") + 1 if more else len(held)
-            if not end and len(held) > _LONGEST_LINE:
+            if not end and len(held) > _LONGEST_LIBSVM_LINE:
                 raise TableError(f"{path}, line {line}: too long to be a line of LIBSVM text")
             text, start = np.frombuffer(held, dtype=np.uint8, count=end), 0
             while start < end:

@@ -1,25 +1,135 @@
-"""Parquet files and folders of them as a source of blocks."""
+"""Files as sources of blocks: LIBSVM text, Parquet files and folders of them."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from squaresvm.readers.parquet import ParquetBatch, ParquetReader, is_number, is_text, require_pyarrow
-from squaresvm.runtime.resources import thread_count
-from squaresvm.streaming.block_reader import FILE_BLOCK_BYTES, Piece, ReadSource
-from squaresvm.streaming.checks import rows_per_block
+from squaresvm.readers.text import LARGEST_INDEX, LibsvmText, libsvm_texts
+from squaresvm.runtime.arguments import check_integer
+from squaresvm.runtime.resources import read_ahead, thread_count
+from squaresvm.streaming.iterables import FILE_BLOCK_BYTES, Piece, ReadSource
+from squaresvm.streaming.source import rows_per_block
+from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["ParquetSource", "SpareArrays"]
+__all__ = ["LibsvmSource", "ParquetSource", "SpareArrays"]
+
+
+class LibsvmSource(ReadSource):
+    r"""Blocks of a file of LIBSVM text (also called svmlight), plain or compressed by gzip.
+
+    A line is `label index:value index:value ...` with indices that increase; `qid:...` after the label and
+    comments after `#` are passed over. Rows are sparse. A line that is anything else is an error that
+    names it.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    n_features : int, optional
+        Number of features; the largest index of the file where it is not given, which takes a pass.
+    zero_based : bool or 'auto', default='auto'
+        Whether the first feature has index 0; 'auto': where an index 0 occurs, which takes a pass.
+    block_rows : int, optional
+        Rows a block; as many as stand in about 8 MB of text where it is not given.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from squaresvm.streaming import LibsvmSource
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "small.svm")
+    ...     _ = path.write_text("+1 1:0.5 3:2 # a comment\n-1 2:1e-1\n")
+    ...     source = LibsvmSource(path)
+    ...     [(block.X.toarray().tolist(), block.y.tolist()) for block in source.map(lambda block: block)]
+    [([[0.5, 0.0, 2.0], [0.0, 0.1, 0.0]], [1.0, -1.0])]
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        n_features: int | None = None,
+        zero_based: bool | Literal["auto"] = "auto",
+        block_rows: int | None = None,
+    ) -> None:
+        self._path = Path(path)
+        if not self._path.is_file():
+            raise FileNotFoundError(f"there is no file {self._path}")
+        if zero_based not in (True, False, "auto"):
+            raise ValueError(f"zero_based must be True, False or 'auto', got {zero_based!r}")
+        self._features = None if n_features is None else check_integer("n_features", n_features, 1)
+        self._base = None if zero_based == "auto" else int(not zero_based)
+        self._block_rows = None if block_rows is None else check_integer("block_rows", block_rows, 1)
+
+    @property
+    def _name(self) -> str:
+        return str(self._path)
+
+    def _look(self) -> None:
+        """Pass over the file once: rows, features, and whether they are counted from 0."""
+        spans: list[_Span] = []
+        everything = (partial(_span, text) for text in self._texts(0, LARGEST_INDEX))
+        with closing(read_ahead(everything)) as results:
+            spans.extend(results)
+        self._check_rows(sum(span.rows for span in spans))
+        base = self._base
+        if base is None:
+            base = int(min(span.low for span in spans) > 0)
+        if self._features is None:
+            features = max(span.high for span in spans) + 1 - base
+            if features < 1:
+                raise ValueError(f"{self._path} has no features: give n_features")
+            self._features = features
+        self._base = base
+
+    def _pieces(self) -> Generator[Piece, None, None]:
+        if self._features is None or self._base is None:
+            self._look()
+        assert self._features is not None
+        assert self._base is not None
+        base = self._base
+        for text in self._texts(base, self._features - 1 + base):
+            yield Piece(text.rows, text.place, partial(_libsvm_rows, text, base, self._features))
+
+    def _texts(self, low: int, high: int) -> Generator[LibsvmText, None, None]:
+        return libsvm_texts(self._path, low=low, high=high, block_rows=self._block_rows)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """How many rows there are, and between which indices."""
+
+    rows: int
+    low: int
+    high: int
+
+
+def _span(text: LibsvmText) -> _Span:
+    indices = text.parse()[0].indices
+    if not indices.size:
+        return _Span(text.rows, LARGEST_INDEX, -1)
+    return _Span(text.rows, int(indices.min()), int(indices.max()))
+
+
+def _libsvm_rows(text: LibsvmText, base: int, features: int) -> tuple[Matrix, FloatArray, None]:
+    X, labels = text.parse()
+    X = sp.csr_matrix((X.data, X.indices - np.int32(base), X.indptr), shape=(text.rows, features))
+    X.has_canonical_format = True  # The reader refuses indices that do not increase.
+    return X, labels, None
+
 
 #: Rows that are put in order at a time, so that a column's part and the rows' part both stay in cache.
 _TILE_ROWS = 2048
@@ -120,7 +230,7 @@ class ParquetSource(ReadSource):
                 layout = self._layout(path, reader.schema, features)
                 size = rows_per_block(self._block_rows, 8 * layout.width, FILE_BLOCK_BYTES)
                 for batch in reader.batches(layout.columns, size):
-                    yield Piece(batch.rows, batch.place, partial(_decode, batch, layout, spare))
+                    yield Piece(batch.rows, batch.place, partial(_parquet_rows, batch, layout, spare))
 
 
 @dataclass(frozen=True)
@@ -190,7 +300,7 @@ def _check_columns(path: Path, schema: Any, features: Sequence[str], label: str,
         raise ValueError(f"{path}: the label {label!r} is of type {kind}; it must be numbers or strings")
 
 
-def _decode(batch: ParquetBatch, layout: _Layout, spare: SpareArrays) -> tuple[Any, Any, Any]:
+def _parquet_rows(batch: ParquetBatch, layout: _Layout, spare: SpareArrays) -> tuple[Any, Any, Any]:
     columns = [batch.numbers(name) for name in layout.features]
     weights = None if layout.weight is None else batch.numbers(layout.weight)
     return _interleaved(columns, spare), batch.labels(layout.label), weights
@@ -218,7 +328,7 @@ class SpareArrays:
 
     Examples
     --------
-    >>> from squaresvm.streaming.parquet import SpareArrays
+    >>> from squaresvm.streaming.file_sources import SpareArrays
     >>> spare = SpareArrays(2)
     >>> first = spare.take(4, 3, float)
     >>> where = first.ctypes.data
