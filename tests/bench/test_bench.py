@@ -26,13 +26,12 @@ from squaresvm.bench import (
     runner,
     write_reports,
 )
-from squaresvm.bench.comparison import judge
 from squaresvm.bench.data import DataError, MissingDataError, Scaling, load_data
 from squaresvm.bench.methods import METHODS, LagrangianIterate, is_peer, make_method
 from squaresvm.bench.pictures import curves
 from squaresvm.bench.protocols import measure
 from squaresvm.bench.runner import InProcess
-from squaresvm.bench.table import DataSet, Tolerance
+from squaresvm.bench.table import DataSet, Tolerance, judge
 from squaresvm.cli.app import app
 
 TINY = """

@@ -427,7 +427,7 @@ def test_unexpected_errors_have_no_traceback_either(folder, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("something\nodd")
 
-    monkeypatch.setattr("squaresvm.cli.predict.query_rows", broken)
+    monkeypatch.setattr("squaresvm.cli.requests.query_rows", broken)
     said = refused(folder, "predict", folder / "good.model", folder / "good.csv")
     assert said == "RuntimeError: something odd (SQUARESVM_TRACEBACK=1 tells more)"
     monkeypatch.setenv("SQUARESVM_TRACEBACK", "1")

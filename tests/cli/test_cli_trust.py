@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import squaresvm
 from squaresvm.cli.app import app
-from squaresvm.cli.failures import INTERRUPTED, OUTPUT_LOST
+from squaresvm.cli.console import INTERRUPTED, OUTPUT_LOST
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -243,7 +243,7 @@ runpy.run_module("squaresvm", run_name="__main__")
         def interrupted(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("squaresvm.cli.predict.query_rows", interrupted)
+        monkeypatch.setattr("squaresvm.cli.requests.query_rows", interrupted)
         done = run("predict", model, tmp_path / "rows.csv", code=INTERRUPTED)
         assert "Traceback" not in done.output
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import onnx
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Window, to_onnx
-from squaresvm.onnx import translate
+from squaresvm import onnx as export
 from squaresvm.streaming import ArraySource
 
 CLASSIFIERS = [
@@ -277,10 +277,10 @@ def test_other_types(dtype):
 def test_more_than_a_file_can_hold(monkeypatch):
     X, y = data()
     model = LSSVC().fit(X, y)
-    monkeypatch.setattr(translate, "_MOST_BYTES", 8 * 70 * 5 - 1)
+    monkeypatch.setattr(export, "_MOST_BYTES", 8 * 70 * 5 - 1)
     with pytest.raises(ValueError, match="70 support rows of 4 columns are more than the 2 GiB"):
         to_onnx(model)
-    monkeypatch.setattr(translate, "_MOST_BYTES", 8 * 70 * 5)
+    monkeypatch.setattr(export, "_MOST_BYTES", 8 * 70 * 5)
     to_onnx(model)
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from squaresvm.bench.comparison import agreement
 from squaresvm.bench.pictures import curves, regions
-from squaresvm.bench.table import AXES, MEASURES
+from squaresvm.bench.table import AXES, MEASURES, agreement
 from squaresvm.pages.page import page_of, write_atomically
 
 __all__ = [

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import typer
 
 import squaresvm
-from squaresvm.cli.failures import BadInputError, naming
+from squaresvm.cli.console import BadInputError, naming
 from squaresvm.estimators.requests import Updating
 from squaresvm.files import Record, with_columns
 from squaresvm.models.streamed import StreamedState

@@ -13,8 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from squaresvm.cli.console import AsJson, Printer, columns_of, counted, facts_of
-from squaresvm.cli.failures import BadInputError, printable
+from squaresvm.cli.console import AsJson, BadInputError, Printer, column_counts, counted, facts_of, printable
 from squaresvm.cli.inputs import ModelPath, check_place, open_model
 from squaresvm.files import Record
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
@@ -97,7 +96,7 @@ def _columns(model: Any) -> str:
     preparation = Record.of(model).preparation
     if preparation is None:
         return str(model.n_features_in_)
-    return f"{model.n_features_in_}: {columns_of(preparation)}"
+    return f"{model.n_features_in_}: {column_counts(preparation)}"
 
 
 def _score_name(report: Report, model: Any) -> str:

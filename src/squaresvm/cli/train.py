@@ -11,8 +11,7 @@ import numpy as np
 import typer
 
 import squaresvm
-from squaresvm.cli.console import AsJson, Printer, columns_of, counted, facts_of
-from squaresvm.cli.failures import BadInputError
+from squaresvm.cli.console import AsJson, BadInputError, Printer, column_counts, counted, facts_of
 from squaresvm.cli.inputs import Data, TableOptions, check_place, training_rows
 from squaresvm.files import History, Record
 from squaresvm.problem import Loss
@@ -238,7 +237,7 @@ def _described(rows: Data, regression: bool) -> str:
     m, n = rows.X.shape
     text = f"{counted(m, 'row')}, {counted(n, 'column')}"
     if rows.preparation is not None:
-        text += f" ({columns_of(rows.preparation)})"
+        text += f" ({column_counts(rows.preparation)})"
     if regression:
         return f"{text}, values {rows.y.min():g} to {rows.y.max():g}"
     classes, counts = np.unique(rows.y, return_counts=True)

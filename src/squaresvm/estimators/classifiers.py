@@ -9,7 +9,7 @@ import numpy as np
 
 from squaresvm.estimators.c_path import WithCPath
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.robustness import Reweighting
+from squaresvm.estimators.requests import Reweighting
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import Kernel, KernelFunction
 from squaresvm.problem import Bias, Loss

@@ -15,8 +15,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.requests import Updating
-from squaresvm.estimators.robustness import Reweighting
+from squaresvm.estimators.requests import Reweighting, Updating
 from squaresvm.judging.calibration import influence, jackknife_plus
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction

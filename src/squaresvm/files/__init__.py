@@ -60,31 +60,40 @@ What some kinds of models have beside this, or in place of it:
 
 A certificate is not stored where the rows are: it is computed from rows and solution when it is asked for,
 so that a loaded model proves itself. What a callback or ``trace=True`` collected is not stored either.
+
+Columns that come and go without any effect on the model.
+
+A column that is zero in every row held adds nothing to an inner product or a distance between them, so K,
+the multipliers and the certificate stay as they are, and w has a zero there.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
 from squaresvm.estimators.requests import Updating
 from squaresvm.files import container
-from squaresvm.files.columns import with_columns
 from squaresvm.files.container import ModelFileError
-from squaresvm.files.kinds import check_kind, decode, encode, rows_held
+from squaresvm.files.kinds import check_kind, decode_kind, encode_kind, rows_held
 from squaresvm.files.record import Event, History, Record
 from squaresvm.meta.window import Window
+from squaresvm.models.model import Known
+from squaresvm.models.state import State
 from squaresvm.models.streamed import StreamedState
 from squaresvm.readers.preparation import Preparation
 from squaresvm.runtime.atomic import locked
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Event", "History", "ModelFileError", "Record", "load", "save", "with_columns"]
+__all__ = ["Event", "History", "ModelFileError", "Record", "load", "save"]
 
 
 def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, overwrite: bool = False) -> None:
@@ -146,7 +155,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
     record = Record.of(model)
     if record.preparation is not None:
         inner, record = _pruned(inner, record.preparation, record.history)
-    header, arrays = encode(inner, factor=factor)
+    header, arrays = encode_kind(inner, factor=factor)
     header |= {
         "squaresvm": __version__,
         "window": window,
@@ -203,7 +212,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     header, arrays, digest = container.read(path)
     try:
         with np.errstate(all="ignore"):  # Numbers of any size may be in a file.
-            model = decode(header, arrays)
+            model = decode_kind(header, arrays)
         history = History.from_json(header["history"])
         record = Record(history, _preparation(header, model), (os.path.realpath(path), digest))
         if record.history.held != rows_held(model):
@@ -245,3 +254,53 @@ def _windowed(header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]], m
     window._check_size(times is not None)
     window._replace(model, times)
     return window
+
+
+Model = TypeVar("Model", bound=Updating)
+
+
+def with_columns(model: Model, sources: IntArray) -> Model:
+    """Return a model whose column j is column ``sources[j]`` of this one, or zero where that is -1.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; its kernel is not precomputed.
+    sources : ndarray of shape (columns,)
+        Every column that is left out must be zero in all rows held.
+
+    Returns
+    -------
+    estimator
+        A copy; its factor is made again when asked for. Fitted from a stream it only predicts.
+    """
+    other = copy.copy(model.flush())
+    state = other._state
+    solution = replace(state.solution, factor=None)
+    if solution.primal is not None:
+        solution = replace(solution, primal=_moved(solution.primal.T, sources).T.copy())
+    if isinstance(state, State):
+        rows = replace(state.rows, base=_moved(state.rows.X, sources))
+        # What does not depend on columns that are zero.
+        known = Known(calibration=state.known.calibration, expansion=state.known.expansion)
+        other._state = replace(state, rows=rows, solution=solution, operator=None, known=known)
+    else:
+        assert isinstance(state, StreamedState)
+        # The sums are of the columns that were: the model predicts, and no more.
+        other._state = replace(state, solution=solution, sums=None, n_features=int(sources.size))
+    other.n_features_in_ = int(sources.size)
+    return other
+
+
+def _moved(base: Matrix, sources: IntArray) -> Matrix:
+    kept = np.flatnonzero(sources >= 0)
+    if not sp.issparse(base):
+        out: FloatArray = np.zeros((base.shape[0], sources.size), dtype=base.dtype)
+        out[:, kept] = base[:, sources[kept]]
+        return out
+    place = np.full(base.shape[1], -1, dtype=base.indices.dtype)
+    place[sources[kept]] = kept
+    entries = base.tocoo()
+    stay = place[entries.col] >= 0
+    triples = (entries.data[stay], (entries.row[stay], place[entries.col[stay]]))
+    return sp.csr_matrix(triples, shape=(base.shape[0], sources.size))

@@ -1,25 +1,71 @@
-"""Which kinds of models a file may hold: nothing else is ever made from one."""
+"""Which kinds of models a file may hold: nothing else is ever made from one.
+
+Models of all pairs of classes have the rows once, and of each pair what it has of its own. Results of a
+search over C and gamma are plain JSON.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.estimators.classifier_base import SquareSVMClassifier
+from squaresvm.estimators.requests import Updating
 from squaresvm.features import Nystrom
-from squaresvm.files.arrays import Arrays, array_of, decode_matrix, encode_matrix, floats_of
-from squaresvm.files.decoding import decode_estimator, decode_names, decode_settings_of, decode_state
-from squaresvm.files.encoding import ESTIMATORS, encode_model, encode_names, encode_state
-from squaresvm.files.pairs import decode_pairs, encode_pairs
-from squaresvm.files.parameters import decode_kernel, decode_parameters, encode_kernel, encode_parameters
-from squaresvm.files.searches import decode_search, encode_search
+from squaresvm.files.states import (
+    ESTIMATORS,
+    decode_estimator,
+    decode_names,
+    decode_rows,
+    decode_settings_of,
+    decode_slopes,
+    decode_state,
+    encode_model,
+    encode_names,
+    encode_rows,
+    encode_solution,
+    encode_state,
+    solved,
+)
 from squaresvm.files.streams import decode_stream, encode_stream
-from squaresvm.meta.one_vs_one import OneVsOne
+from squaresvm.files.values import (
+    Arrays,
+    array_of,
+    decode_kernel,
+    decode_matrix,
+    decode_parameters,
+    encode_kernel,
+    encode_matrix,
+    encode_parameters,
+    encode_settings,
+    floats_of,
+    number,
+)
+from squaresvm.meta.one_vs_one import OneVsOne, check_classes
+from squaresvm.meta.pairs import Votes, features_of, for_pair, in_pair
+from squaresvm.models.model import Settings
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.streamed import StreamedState
+from squaresvm.rows import Ids, Rows
+from squaresvm.search.estimators import LooSearch
+from squaresvm.search.grid import SearchResults
+from squaresvm.typing import IntArray, Matrix
 
-__all__ = ["check_kind", "decode", "encode", "rows_held"]
+__all__ = [
+    "check_kind",
+    "decode_kind",
+    "decode_pairs",
+    "decode_search",
+    "encode_kind",
+    "encode_pairs",
+    "encode_search",
+    "rows_held",
+]
 
 _KINDS: dict[str, type[Any]] = {**ESTIMATORS, "OneVsOne": OneVsOne, "Nystrom": Nystrom}
 
@@ -32,7 +78,7 @@ def check_kind(model: Any) -> None:
         )
 
 
-def encode(model: Any, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
+def encode_kind(model: Any, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a fitted model, nothing of forgotten rows among them.
 
     Parameters
@@ -65,7 +111,7 @@ def encode(model: Any, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
         return header | described, arrays
 
 
-def decode(header: dict[str, Any], arrays: Arrays) -> Any:
+def decode_kind(header: dict[str, Any], arrays: Arrays) -> Any:
     """Return the model that header and arrays describe.
 
     Parameters
@@ -141,3 +187,219 @@ def _decode_features(header: dict[str, Any], arrays: Arrays) -> Nystrom:
     decode_names(model, header, int(landmarks.shape[1]))
     model._adopt(kernel, chosen, landmarks, root)
     return model
+
+
+#: Arrays that pairs may have of their own; those of all pairs stand in one array, one behind the other.
+_OWN = ("bias", "beta", "primal", "expansion", "above", "below", "factor", "robust_weights")
+
+
+def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of a model of all pairs."""
+    model.flush()
+    votes = model._votes
+    rows, known = votes.rows, dict.fromkeys(model.classes_.tolist(), 1.0)
+    header, arrays = encode_rows(rows)
+    X = _like(features_of(rows, votes.pairs), model.estimators_[0]._holding("saving").rows.X)
+    header |= {
+        "estimator": type(model).__name__,
+        "of": _encode_template(model.estimator, known),
+        "fitted": _encode_template(votes.template, known),
+        "n_features": int(model.n_features_in_),
+        "feature_names": encode_names(model),
+        "sparse": bool(sp.issparse(X)),
+    }
+    own: dict[str, list[np.ndarray[Any, Any]]] = defaultdict(list)
+    header["pairs"] = []
+    for pair, fitted in votes.pairs.items():
+        described, parts = _encode_pair(rows, pair, fitted, factor)
+        header["pairs"].append(described)
+        for name, part in parts.items():
+            own[name].append(part.reshape(-1))
+    arrays |= encode_matrix(X) | {name: np.concatenate(parts) for name, parts in own.items()}
+    calibration = votes.calibration
+    if calibration is not None:
+        arrays |= {"votes_above": calibration.above, "votes_below": calibration.below}
+    return header, arrays
+
+
+def _encode_template(estimator: Any, known: dict[Any, float]) -> dict[str, Any]:
+    if ESTIMATORS.get(type(estimator).__name__) is not type(estimator):
+        raise ValueError(f"a OneVsOne of {type(estimator).__name__} cannot be saved")
+    return {
+        "estimator": type(estimator).__name__,
+        "parameters": encode_parameters(estimator.get_params(deep=False), known),
+    }
+
+
+def _encode_pair(
+    rows: Rows, pair: Any, model: SquareSVMClassifier, factor: bool
+) -> tuple[dict[str, Any], Arrays]:
+    state = model._holding("saving")
+    mine = rows.ids.values[in_pair(rows.y, pair)]
+    if mine.tolist() != state.rows.ids.values.tolist():
+        raise ValueError(f"the model of the pair {pair} was changed by itself: fit anew")
+    header, arrays = encode_solution(state, factor=factor)
+    if state.rows.given is not None:
+        arrays["robust_weights"] = state.rows.weights
+    header |= {"settings": encode_settings(state.settings), **encode_search(model)}
+    return {**header, "shapes": {name: list(array.shape) for name, array in arrays.items()}}, arrays
+
+
+def _like(X: Matrix, other: Matrix) -> Matrix:
+    """Return dense rows in the order of others in memory: products would end in other digits."""
+    if sp.issparse(X) or other.flags.c_contiguous:
+        return X
+    return np.asfortranarray(X)
+
+
+# And back ----------------------------------------------------------------------------------------------
+
+
+def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
+    """Return a model of all pairs; a ValueError, KeyError or TypeError where none is described."""
+    model = OneVsOne(decode_estimator(header["of"]))
+    model._check_estimator()
+    template = decode_estimator(header["fitted"])
+    if not isinstance(template, SquareSVMClassifier) or template._is_precomputed:
+        raise ValueError("the models of its pairs are no classifiers of rows")
+    described = decode_rows(header, arrays, lambda count: decode_matrix(header, arrays, count))
+    if described.given is not None:
+        raise ValueError("it holds two weights for each row")
+    X = described.X
+    rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
+    classes = check_classes(rows)
+    listed, count = header["pairs"], int(classes.size)
+    if not isinstance(listed, list) or len(listed) != count * (count - 1) // 2:
+        raise ValueError("it has too few or too many pairs of classes")
+    pairs = combinations(classes.tolist(), 2)
+    own = _Own(arrays)
+    fitted = {
+        pair: _decode_pair(each, own.next(each["shapes"]), template, X, rows, pair)
+        for pair, each in zip(pairs, listed, strict=True)
+    }
+    own.check_end()
+    decode_names(model, header, int(X.shape[1]))
+    model._votes = Votes(rows, fitted, template)
+    if "votes_above" in arrays:
+        names = ("votes_above", "votes_below")
+        model._votes.calibration = decode_slopes(arrays, names, int(classes.size))
+    return model
+
+
+class _Own:
+    """Takes the arrays of one pair after the other out of those of all."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = {name: floats_of(arrays, name, None) for name in _OWN if name in arrays}
+        self._taken = dict.fromkeys(self._arrays, 0)
+
+    def next(self, shapes: Any) -> Arrays:
+        """Return the next pair's, which has these shapes."""
+        return {name: self._take(name, shape) for name, shape in dict(shapes).items()}
+
+    def _take(self, name: str, shape: Any) -> np.ndarray[Any, Any]:
+        whole = isinstance(shape, list) and all(type(extent) is int and extent >= 0 for extent in shape)
+        if name not in self._arrays or not whole or len(shape) > 2:
+            raise ValueError("a pair has an array of an impossible shape")
+        start, flat = self._taken[name], self._arrays[name]
+        size = math.prod(shape)
+        if size > flat.size - start:
+            raise ValueError(f"its pairs need more numbers than the array {name!r} has")
+        self._taken[name] = start + size
+        return flat[start : start + size].reshape(shape).copy()
+
+    def check_end(self) -> None:
+        """Raise a ValueError where something is left that no pair has taken."""
+        if any(self._taken[name] != flat.size for name, flat in self._arrays.items()):
+            raise ValueError("it has numbers that belong to no pair")
+
+
+def _decode_pair(
+    header: dict[str, Any], arrays: Arrays, template: Any, X: Matrix, rows: Rows, pair: Any
+) -> SquareSVMClassifier:
+    model = for_pair(template, pair)
+    settings = decode_settings_of(type(model), header)
+    own: IntArray = np.flatnonzero(in_pair(rows.y, pair))
+    weights, given = rows.weights[own], None
+    if "robust_weights" in arrays:
+        weights, given = floats_of(arrays, "robust_weights", own.size), weights
+        if weights.min() < 0:
+            raise ValueError("a weight is negative")
+    ids = Ids.given(rows.ids.values[own], own.size)
+    state = solved(header, arrays, settings, Rows(_like(X[own], X), rows.y[own], weights, ids, given=given))
+    assert state.classes is not None
+    if state.classes.tolist() != list(pair):
+        raise ValueError("all rows of a class have weight zero in one of its pairs")
+    decode_search(model, header, settings)
+    model.n_features_in_ = int(X.shape[1])
+    model._state = state
+    return model
+
+
+#: JSON has no numbers for these scores.
+_NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def encode_search(model: Updating) -> dict[str, Any]:
+    """Return what a search has found, for the header; nothing for estimators that do not search.
+
+    After a row was forgotten there is nothing left: scores were taken from that row, too.
+    """
+    if not isinstance(model, LooSearch):
+        return {}
+    found = model._search
+    if found is None:
+        return {"search": None}
+    return {
+        "search": {
+            "cells": [list(cell) for cell in found.cells],
+            "scores": [score if math.isfinite(score) else str(score) for score in found.scores],
+            "seconds": list(found.seconds),
+            "rounds": [int(number) for number in found.rounds],
+        }
+    }
+
+
+def decode_search(model: Updating, header: dict[str, Any], settings: Settings) -> None:
+    """Give an estimator that searches what its search has found."""
+    described = header.get("search")
+    if not isinstance(model, LooSearch):
+        if described is not None:
+            raise ValueError(f"it holds a search, and {type(model).__name__} makes none")
+        return
+    model._search = None if described is None else _results(described, model._has_gamma, settings)
+
+
+def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResults:
+    lists = [described[name] for name in ("cells", "scores", "seconds", "rounds")]
+    if not all(isinstance(some, list) and len(some) == len(lists[0]) for some in lists):
+        raise ValueError("the results of its search do not fit together")
+    cells, scores, seconds, rounds = lists
+    if not all(type(value) is int and value >= 0 for value in rounds):
+        raise ValueError("the rounds of its search are impossible")
+    found = SearchResults(
+        [_cell(cell, has_gamma) for cell in cells],
+        [_score(score) for score in scores],
+        [number(value, "a time of its search") for value in seconds],
+        rounds,
+    )
+    if all(math.isnan(score) for score in found.scores):
+        raise ValueError("its search has found nothing")
+    gamma = settings.kernel.gamma if has_gamma and settings.kernel is not None else None
+    if found.best != (settings.C, gamma):
+        raise ValueError("its C and gamma are not the best of its search")
+    return found
+
+
+def _cell(cell: Any, has_gamma: bool) -> tuple[float, float | None]:
+    if not isinstance(cell, list) or len(cell) != 2 or (cell[1] is not None) is not has_gamma:
+        raise ValueError("a cell of its search is incomplete")
+    C = number(cell[0], "a C of its search")
+    gamma = None if cell[1] is None else number(cell[1], "a gamma of its search")
+    if C <= 0 or (gamma is not None and gamma <= 0):
+        raise ValueError("a cell of its search is out of range")
+    return C, gamma
+
+
+def _score(score: Any) -> float:
+    return _NO_NUMBERS[score] if isinstance(score, str) else number(score, "a score of its search")

@@ -7,11 +7,9 @@ too. Needs matplotlib: ``pip install 'squaresvm[plot]'``.
 
 from __future__ import annotations
 
-from squaresvm.plots.c_path import CPathDisplay
+from squaresvm.plots.paths import CPathDisplay, TraceDisplay
 from squaresvm.plots.regions import DecisionRegionDisplay
-from squaresvm.plots.reliability import LooCalibrationDisplay
-from squaresvm.plots.spectrum import SupportSpectrumDisplay
-from squaresvm.plots.trace import TraceDisplay
+from squaresvm.plots.values import LooCalibrationDisplay, SupportSpectrumDisplay
 
 __all__ = [
     "CPathDisplay",
