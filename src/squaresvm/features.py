@@ -14,11 +14,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from squaresvm.estimators.parameters import check_kernel, check_random_state_parameter
-from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
+from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.operators.single import Tiles
 from squaresvm.rows import canonical_csr
-from squaresvm.runtime.arguments import check_integer
+from squaresvm.runtime.arguments import check_integer, check_random_state_parameter
 from squaresvm.runtime.resources import on_threads, thread_count
 from squaresvm.typing import FloatArray, IntArray, Matrix
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,9 +25,10 @@ from sklearn.metrics.pairwise import manhattan_distances
 from sklearn.utils.extmath import row_norms
 
 from squaresvm.linalg.blas import times
+from squaresvm.runtime.arguments import check_integer, check_positive
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "scale_gamma"]
+__all__ = ["KERNEL_NAMES", "Augmented", "Kernel", "KernelFunction", "check_kernel", "scale_gamma"]
 
 KernelFunction: TypeAlias = Callable[[Any, Any], Any]
 
@@ -365,3 +367,19 @@ def _total_squares(X: Matrix) -> float:
         return float("inf")
     flat = entries.reshape(-1)
     return float(np.dot(flat, flat))
+
+
+def check_kernel(kernel: Any, gamma: Any, degree: Any, coef0: Any) -> None:
+    """Raise a ValueError unless the kernel and its parameters are usable."""
+    known = isinstance(kernel, str) and kernel in (*KERNEL_NAMES, "precomputed")
+    if not known and not callable(kernel):
+        names = ", ".join(repr(name) for name in (*KERNEL_NAMES, "precomputed"))
+        raise ValueError(f"kernel must be one of {names}, or a callable; got {kernel!r}")
+    if isinstance(gamma, str):
+        if gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be 'scale', 'auto' or a number; got {gamma!r}")
+    else:
+        check_positive("gamma", gamma)
+    check_integer("degree", degree, 0)
+    if not isinstance(coef0, Real) or not np.isfinite(float(coef0)):
+        raise ValueError(f"coef0 must be a finite number; got {coef0!r}")

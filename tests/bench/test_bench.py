@@ -29,9 +29,9 @@ from squaresvm.bench import (
 from squaresvm.bench.data import DataError, MissingDataError, Scaling, load_data
 from squaresvm.bench.methods import METHODS, LagrangianIterate, is_peer, make_method
 from squaresvm.bench.pictures import curves
-from squaresvm.bench.protocols import measure
+from squaresvm.bench.protocols import judge, measure
 from squaresvm.bench.runner import InProcess
-from squaresvm.bench.table import DataSet, Tolerance, judge
+from squaresvm.bench.table import DataSet, Tolerance
 from squaresvm.cli.app import app
 
 TINY = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from squaresvm.bench import known_tables, load_table, read_results, runner
-from squaresvm.bench.table import agreement, judge
+from squaresvm.bench.protocols import agreement, judge
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "results"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from squaresvm.bench.pictures import curves, regions
-from squaresvm.bench.table import AXES, MEASURES, agreement
+from squaresvm.bench.protocols import agreement
+from squaresvm.bench.table import AXES, MEASURES
 from squaresvm.pages.page import page_of, write_atomically
 
 __all__ = [

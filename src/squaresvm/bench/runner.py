@@ -23,8 +23,8 @@ import numpy as np
 from squaresvm._version import __version__
 from squaresvm.bench.data import MissingDataError
 from squaresvm.bench.methods import METHODS, MissingPeerError, is_peer
-from squaresvm.bench.protocols import measure
-from squaresvm.bench.table import DataSet, PaperTable, TableRow, judge
+from squaresvm.bench.protocols import judge, measure
+from squaresvm.bench.table import DataSet, PaperTable, TableRow
 from squaresvm.runtime.atomic import replacing
 
 __all__ = ["InProcess", "ResultsError", "Worker", "key_of", "read_results", "run_tables"]

@@ -1,25 +1,29 @@
 """Tables of the papers, declared as data: what is read, how it is prepared, what is run, what was printed.
 
-Results are set beside the paper's figures and those of an earlier run: what agrees, what became worse.
+Their files are read here, and what is wrong with one is said, and where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from squaresvm.bench.methods import METHODS
 
 __all__ = [
     "AXES",
     "MEASURES",
-    "Change",
     "DataSet",
     "PaperTable",
+    "TableFileError",
     "TableRow",
     "Tolerance",
-    "agreement",
-    "compare_results",
-    "judge",
+    "known_tables",
+    "load_table",
 ]
 
 #: What a row may measure, and how the reports call it.
@@ -139,145 +143,247 @@ class PaperTable:
     plot: Mapping[str, Any]
 
 
-#: Below this many seconds a time says nothing about the code.
-_MIN_SECONDS = 1e-3
+_FOLDER = Path(__file__).parent / "tables"
+_PROTOCOLS: dict[str, set[str]] = {
+    "splits": {"train", "repeats", "seed"},
+    "files": {"repeats", "rows"},
+    "folds": {"folds", "repeats", "seed", "inner"},
+    "forget": {"repeats", "rows"},
+    "points": {"repeats"},
+    "sumt": {"repeats"},
+}
+#: What a row may say or vary beside the parameters of its method; `repeats` for one that takes long.
+_OPTIONS = {"forget", "rows", "picture", "step", "factor", "repeats"}
+_STEPS = ("onehot", "impute", "standardise", "unit", "symmetric")
 
 
-def judge(
-    paper: Mapping[str, float], summary: Mapping[str, Mapping[str, float]], tolerance: Mapping[str, Tolerance]
-) -> dict[str, dict[str, Any]]:
-    """Return for each measure that has a tolerance how far ours is from the paper's and whether it may be.
+class TableFileError(ValueError):
+    """What is wrong with a table's file, and where."""
+
+
+def known_tables(folder: Path = _FOLDER) -> list[str]:
+    """Return the names of the tables that come with the package.
 
     Examples
     --------
-    >>> from squaresvm.bench.table import judge
-    >>> from squaresvm.bench.table import Tolerance
-    >>> verdict = judge({"test": 83.0}, {"test": {"mean": 83.4}}, {"test": Tolerance(points=0.5)})
-    >>> verdict["test"]["agrees"]
+    >>> from squaresvm.bench import known_tables
+    >>> "rlssvm-table-4" in known_tables()
     True
     """
-    found = {}
-    for name, rule in tolerance.items():
-        if name in paper and name in summary:
-            difference = summary[name]["mean"] - paper[name]
-            allowed = rule.allowed(paper[name], paper.get(f"{name}_std"))
-            found[name] = {
-                "difference": difference,
-                "allowed": allowed,
-                "agrees": bool(abs(difference) <= allowed + 1e-9),
-            }
-    return found
+    return sorted((path.stem for path in folder.glob("*.toml")), key=_in_order)
 
 
-def agreement(entry: Mapping[str, Any]) -> tuple[int, int, bool] | None:
-    """Return how many data sets of a table agree, of how many, and whether that is enough.
-
-    A data set agrees where all its rows that are judged do. None where nothing is judged.
-    """
-    by_data: dict[str, bool] = {}
-    for line in entry["rows"]:
-        for verdict in line["verdicts"].values():
-            by_data[line["data"]] = by_data.get(line["data"], True) and verdict["agrees"]
-    if not by_data:
-        return None
-    good = sum(by_data.values())
-    needed = entry["at_least"] if entry["at_least"] is not None else len(by_data)
-    return good, len(by_data), good >= needed
+def _in_order(name: str) -> tuple[str, int]:
+    """Return a key that puts Table 10 behind Table 9."""
+    head, _, number = name.rpartition("-")
+    return (head, int(number)) if number.isdecimal() else (name, 0)
 
 
-class Change(NamedTuple):
-    """One row that became worse."""
-
-    table: str
-    row: str
-    kind: str
-    text: str
-
-
-def compare_results(
-    old: Mapping[str, Any], new: Mapping[str, Any], *, slower: float = 1.25, points: float = 0.5
-) -> tuple[list[Change], int]:
-    """Return what became worse, and how many rows could be compared.
-
-    Machines differ, so seconds count as a ratio to the peers of the same run that do the same work (the same
-    table, data and work). Testing rates count by themselves: splits and seeds are the same.
+def load_table(path: str | Path) -> PaperTable:
+    """Return a table by its name, or from a TOML file of one's own.
 
     Parameters
     ----------
-    old, new : dict
-        Results of two runs in the same mode.
-    slower : float, default=1.25
-        A ratio that grew by this factor is reported.
-    points : float, default=0.5
-        A testing rate that fell by more percentage points is reported.
+    path : str or Path
 
     Returns
     -------
-    changes : list of Change
-    compared : int
+    PaperTable
+
+    Raises
+    ------
+    TableFileError
+        Names the file, the key and what it should be.
+
+    Examples
+    --------
+    >>> from squaresvm.bench import load_table
+    >>> load_table("rlssvm-table-4").where
+    'Table 4'
     """
-    if old["mode"] != new["mode"]:
-        raise ValueError(f"the old results are of {old['mode']} mode, the new ones of {new['mode']} mode")
-    changes, compared = [], 0
-    before = {key: (line, entry) for key, line, entry in _lines(old)}
-    for key, line, entry in _lines(new):
-        if key not in before:
-            continue
-        compared += 1
-        earlier, earlier_entry = before[key]
-        table, name = key[0], " ".join(part for part in key[1:] if part)
-        if earlier["status"] == "done" and line["status"] != "done":
-            changes.append(Change(table, name, "failed", f"{line['status']}: {line.get('reason', '')}"))
-            continue
-        fell = _mean(earlier, "test") - _mean(line, "test")
-        if fell > points:
-            changes.append(
-                Change(
-                    table,
-                    name,
-                    "less accurate",
-                    f"testing rate {_mean(line, 'test'):.2f} % was {fell:.2f} more",
-                )
+    file = Path(path) if str(path).endswith(".toml") else _FOLDER / f"{path}.toml"
+    if not file.is_file():
+        raise TableFileError(f"no table {str(path)!r}; there are: {', '.join(known_tables())}")
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TableFileError(f"{file}: {error}") from None
+    try:
+        return _table(file.stem, content)
+    except TableFileError as error:
+        raise TableFileError(f"{file}: {error}") from None
+
+
+def _table(name: str, content: dict[str, Any]) -> PaperTable:
+    taken = _Taker(content, "the table")
+    protocol = _protocol(taken.take("protocol", dict))
+    quick = taken.take("quick", dict, {})
+    _known(quick, _PROTOCOLS[protocol["kind"]], "quick")
+    data = {key: _data_set(key, given) for key, given in taken.take("data", dict).items()}
+    defaults = taken.take("defaults", dict, {})
+    rows = tuple(
+        row
+        for number, given in enumerate(taken.take("rows", list), start=1)
+        for row in _rows({**defaults, **given}, f"row {number}", data)
+    )
+    tolerance = taken.take("tolerance", dict, {})
+    at_least = tolerance.pop("at_least", None)
+    table = PaperTable(
+        name=name,
+        title=taken.take("title", str),
+        paper=taken.take("paper", str),
+        where=taken.take("where", str),
+        protocol=protocol,
+        quick=quick,
+        data=data,
+        rows=rows,
+        tolerance={key: _tolerance(key, given) for key, given in tolerance.items()},
+        at_least=at_least,
+        tuned_on_test=taken.take("tuned_on_test", bool, False),
+        remarks=tuple(taken.take("remarks", list, [])),
+        plot=taken.take("plot", dict, {}),
+    )
+    taken.end()
+    if not rows:
+        raise TableFileError("rows: there must be one at least")
+    return table
+
+
+class _Taker:
+    """Takes keys of the right type from a mapping, and objects to those that nobody takes."""
+
+    def __init__(self, content: Mapping[str, Any], where: str) -> None:
+        self._left = dict(content)
+        self._where = where
+
+    def take(self, key: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+        if key not in self._left:
+            if default is ...:
+                raise TableFileError(f"{self._where}: {key!r} is missing")
+            return default
+        value = self._left.pop(key)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            names = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
+            raise TableFileError(f"{self._where}: {key!r} must be of type {names}; got {value!r}")
+        return value
+
+    def end(self) -> None:
+        if self._left:
+            raise TableFileError(f"{self._where}: unknown key {next(iter(self._left))!r}")
+
+
+def _known(given: Mapping[str, Any], allowed: set[str], where: str) -> None:
+    for key in given:
+        if key not in allowed:
+            raise TableFileError(f"{where}: unknown key {key!r}; it may have {', '.join(sorted(allowed))}")
+
+
+def _protocol(given: dict[str, Any]) -> dict[str, Any]:
+    kind = given.get("kind")
+    if kind not in _PROTOCOLS:
+        raise TableFileError(f"protocol: 'kind' must be one of {', '.join(_PROTOCOLS)}; got {kind!r}")
+    _known({key: value for key, value in given.items() if key != "kind"}, _PROTOCOLS[kind], "protocol")
+    for key, value in given.items():
+        if key != "kind" and (not isinstance(value, int) or value < (0 if key == "seed" else 1)):
+            raise TableFileError(f"protocol: {key!r} must be a whole number above 0; got {value!r}")
+    if kind == "splits" and "train" not in given:
+        raise TableFileError("protocol: splits need 'train', the number of training rows")
+    return given
+
+
+def _data_set(name: str, given: Any) -> DataSet:
+    where = f"data.{name}"
+    if not isinstance(given, dict):
+        raise TableFileError(f"{where}: must be a table; got {given!r}")
+    taken = _Taker(given, where)
+    files, test = taken.take("files", list, []), taken.take("test", list, [])
+    make, X = taken.take("make", dict, None), taken.take("X", list, None)
+    if (bool(files) + (make is not None) + (X is not None)) != 1:
+        raise TableFileError(f"{where}: give one of 'files', 'make' and 'X'")
+    steps = tuple(taken.take("prepare", list, []))
+    for step in steps:
+        if step not in _STEPS:
+            raise TableFileError(
+                f"{where}: unknown step {step!r} in 'prepare'; steps are {', '.join(_STEPS)}"
             )
-        ratios, were = _ratios(line, entry), _ratios(earlier, earlier_entry)
-        grown = {peer: ratios[peer] / were[peer] for peer in ratios if peer in were}
-        if grown and min(grown.values()) > slower:  # One peer that became faster is not our loss.
-            peer = min(grown, key=lambda name: grown[name])
-            changes.append(
-                Change(
-                    table,
-                    name,
-                    "slower",
-                    f"{ratios[peer]:.3g} of the time of {peer}, was {were[peer]:.3g}",
-                )
-            )
-    return changes, compared
+    options = taken.take("options", dict, {})
+    _known(options, {"codes", "columns", "classes", "counts", "share", "shuffle", "seed"}, f"{where}.options")
+    y = taken.take("y", list, None)
+    found = DataSet(
+        name,
+        tuple(files),
+        tuple(test),
+        taken.take("features", int, None),
+        make,
+        taken.take("make_test", dict, None),
+        None if X is None else tuple(tuple(map(float, row)) for row in X),
+        None if y is None else tuple(map(float, y)),
+        steps,
+        options,
+    )
+    taken.end()
+    return found
 
 
-def _lines(results: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield our own rows by what identifies them."""
-    for name, entry in results["tables"].items():
-        for line in entry["rows"]:
-            if not line["peer"]:
-                yield (name, line["data"], line["label"], line["work"]), line, entry
+def _rows(given: dict[str, Any], where: str, data: Mapping[str, DataSet]) -> list[TableRow]:
+    """Return a row, or one for each value of what it varies."""
+    taken = _Taker(given, where)
+    name, method = taken.take("data", str), taken.take("method", str)
+    if name not in data:
+        raise TableFileError(f"{where}: no data set {name!r}; there are {', '.join(data)}")
+    if method not in METHODS:
+        raise TableFileError(f"{where}: no method {method!r}; there are {', '.join(METHODS)}")
+    parameters, options = taken.take("parameters", dict, {}), taken.take("options", dict, {})
+    _known(options, _OPTIONS, f"{where}.options")
+    vary, paper = taken.take("vary", dict, {}), taken.take("paper", dict, {})
+    tune = taken.take("tune", dict, {})
+    work, label = taken.take("work", str, ""), taken.take("label", str, "")
+    limit, quick = float(taken.take("limit", (int, float), 600)), taken.take("quick", bool, True)
+    differs = taken.take("differs", str, "")
+    taken.end()
+    found = []
+    for number, values in enumerate(product(*vary.values())):
+        at = dict(zip(vary, values, strict=True))
+        in_options = {key: value for key, value in at.items() if key in _OPTIONS}
+        in_parameters = {key: value for key, value in at.items() if key not in in_options}
+        row = TableRow(
+            data=name,
+            method=method,
+            work=" ".join([work, *(f"{key}={value:g}" for key, value in at.items())]).strip(),
+            parameters={**parameters, **in_parameters},
+            paper=_printed(paper, number if vary else None, where),
+            label=label or method,
+            options={**options, **in_options},
+            tune=tune,
+            limit=limit,
+            quick=quick,
+            differs=differs,
+            at=at,
+        )
+        found.append(row)
+    return found
 
 
-def _mean(line: Mapping[str, Any], measure: str) -> float:
-    return line["summary"].get(measure, {}).get("mean", float("nan"))
+def _printed(paper: Mapping[str, Any], number: int | None, where: str) -> dict[str, float]:
+    """Return the paper's figures, those of one value where a row varies something."""
+    found = {}
+    for key, value in paper.items():
+        if key.removesuffix("_std") not in MEASURES:
+            raise TableFileError(f"{where}: {key!r} of 'paper' is no measure; they are {', '.join(MEASURES)}")
+        if isinstance(value, Sequence) and not isinstance(value, str) and number is not None:
+            if number >= len(value):
+                raise TableFileError(f"{where}: {key!r} of 'paper' has {len(value)} values, 'vary' has more")
+            value = value[number]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TableFileError(f"{where}: {key!r} of 'paper' must be a number; got {value!r}")
+        found[key] = float(value)
+    return found
 
 
-def _ratios(line: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return our seconds by those of each peer, medians; for forgetting, by those of a refit."""
-    ours = line["summary"].get("seconds", {}).get("median", 0.0)
-    if line["status"] != "done" or ours < _MIN_SECONDS:
-        return {}
-    found = {
-        other["label"]: other["summary"]["seconds"]["median"]
-        for other in entry["rows"]
-        if other["peer"]
-        and other["status"] == "done"
-        and (other["data"], other["work"]) == (line["data"], line["work"])
-    }
-    if "refit" in line["summary"]:
-        found["a refit"] = line["summary"]["refit"]["median"]
-    return {peer: ours / seconds for peer, seconds in found.items() if seconds >= _MIN_SECONDS}
+def _tolerance(key: str, given: Any) -> Tolerance:
+    if key not in MEASURES:
+        raise TableFileError(f"tolerance: {key!r} is no measure; they are {', '.join(MEASURES)}")
+    if not isinstance(given, dict):
+        raise TableFileError(f"tolerance.{key}: must be a table; got {given!r}")
+    _known(given, {"points", "percent", "deviations"}, f"tolerance.{key}")
+    return Tolerance(**{name: float(value) for name, value in given.items()})

@@ -20,14 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from squaresvm.estimators.parameters import (
-    check_kernel,
-    check_random_state_parameter,
-    check_solver,
-    check_stopping,
-    check_verbose,
-)
-from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
+from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.models.fit_log import FitLog
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
@@ -39,10 +32,16 @@ from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
-from squaresvm.runtime.arguments import check_flag, check_positive
+from squaresvm.runtime.arguments import (
+    check_flag,
+    check_positive,
+    check_random_state_parameter,
+    check_stopping,
+    check_verbose,
+)
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
-from squaresvm.solvers.choose import choose_for_source
+from squaresvm.solvers.choose import check_solver, choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix

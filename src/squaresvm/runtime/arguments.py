@@ -9,8 +9,18 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-__all__ = ["check_between", "check_choice", "check_flag", "check_integer", "check_positive"]
+__all__ = [
+    "check_between",
+    "check_choice",
+    "check_flag",
+    "check_integer",
+    "check_positive",
+    "check_random_state_parameter",
+    "check_stopping",
+    "check_verbose",
+]
 
 
 def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -61,3 +71,26 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise a ValueError unless `value` is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def check_random_state_parameter(random_state: Any) -> None:
+    """Raise a ValueError unless `random_state` is a seed, a RandomState or None."""
+    try:
+        check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            f"random_state must be an integer, a RandomState or None; got {random_state!r}"
+        ) from None
+
+
+def check_verbose(verbose: Any) -> None:
+    """Raise a ValueError unless `verbose` is a flag or a level of at least 0."""
+    if not isinstance(verbose, bool | np.bool_):
+        check_integer("verbose", verbose, 0)
+
+
+def check_stopping(tol: Any, max_iter: Any) -> None:
+    """Raise a ValueError unless tol and max_iter are usable."""
+    check_positive("tol", tol)
+    if max_iter is not None:
+        check_integer("max_iter", max_iter, 1)

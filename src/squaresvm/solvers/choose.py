@@ -27,7 +27,7 @@ from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
 from squaresvm.typing import Matrix
 
-__all__ = ["SOLVERS", "WithKernelHeld", "choose", "choose_for_source", "wants_rows"]
+__all__ = ["SOLVERS", "WithKernelHeld", "check_solver", "choose", "choose_for_source", "wants_rows"]
 
 #: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
 _MEMORY_SHARE = 0.7
@@ -69,6 +69,16 @@ SOLVERS: dict[str, Solver] = {
         Newton(),
     )
 }
+
+
+def check_solver(solver: Any) -> None:
+    """Raise a ValueError unless `solver` is a known name or a solver."""
+    if isinstance(solver, str):
+        if solver != "auto" and solver not in SOLVERS:
+            names = ", ".join(repr(name) for name in ("auto", *SOLVERS))
+            raise ValueError(f"solver must be one of {names}; got {solver!r}")
+    elif not hasattr(solver, "solve") or not hasattr(solver, "accepts"):
+        raise ValueError(f"solver must be a name or a solver object; got {solver!r}")
 
 
 def choose(problem: Problem, requested: str | Solver) -> tuple[Solver, str]:
