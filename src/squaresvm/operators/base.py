@@ -40,10 +40,6 @@ class Operator(Protocol):
         """Return sum_j |K_ij b_j|, the size that rounding is measured by; 0 in rows not computed."""
         ...
 
-    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
-        """Return K[rows] b, for a few rows."""
-        ...
-
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns], a new array."""
         ...

@@ -98,10 +98,6 @@ class OnDemandOperator(DenseOperator):
             out[part] = np.abs(self.kernel(self.X[part], self.X)) @ size
         return out
 
-    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
-        """Return K[rows] b, for a few rows."""
-        return super().rows_times(rows, b) if self.is_held else self.cross(self.X[rows], b)
-
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
         if self.is_held:
@@ -261,10 +257,6 @@ class LinearOperator:
                 near = np.abs(inner_products(self.X[part], self.X[rows]))
                 total[rows, column] += size[part, column] @ near
         return total
-
-    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
-        """Return K[rows] b, for a few rows."""
-        return times(self.X[rows], times(self.X.T, b))
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""

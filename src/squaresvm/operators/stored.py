@@ -97,14 +97,6 @@ class StoredOperator:
         """Return sum_j |K_ij b_j| for each row and column of b."""
         return self._gather(self._held().magnitude(self._scatter(b)))
 
-    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
-        """Return K[rows] b, for a few rows."""
-        store = self._held()
-        out = np.empty((rows.size, b.shape[1]))
-        for position, slot in enumerate(self.slots[rows].tolist()):
-            np.matmul(self._gather(store.column(slot)), b, out=out[position])
-        return out
-
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns]."""
         if self._slots is not None:
@@ -243,10 +235,6 @@ class ProximalOperator(StoredOperator):
     def matmul(self, b: FloatArray) -> FloatArray:
         """Return K (W (K b)): two products with K, and K W K' itself is needed by the factor only."""
         return self.inner.matmul(self.weights[:, None] * self.inner.matmul(b))
-
-    def rows_times(self, rows: IntArray, b: FloatArray) -> FloatArray:
-        """Return (K W K')[rows] b, for a few rows."""
-        return self.inner.rows_times(rows, self.weights[:, None] * self.inner.matmul(b))
 
     def magnitude(self, b: FloatArray) -> FloatArray:
         """Return the sum of |K_il w_l K_lj b_j| over j and l."""

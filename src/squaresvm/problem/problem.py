@@ -147,15 +147,6 @@ class Problem:
         worst = self._row_residual(beta[rows], defect, rows)
         return np.maximum(worst, self._bias_residual(beta, solution.bias))
 
-    def residual_on(self, rows: IntArray, solution: Solution) -> float:
-        """Return the largest violation over some rows and the bias: O(m) a row, where K costs O(m^2)."""
-        beta = solution.beta
-        assert beta is not None
-        product = self.operator.rows_times(rows, beta)
-        defect = product + beta[rows] / self.costs[rows, None] + solution.bias - self.targets[rows]
-        worst = self._row_residual(beta[rows], defect, rows)
-        return float(np.maximum(worst, self._bias_residual(beta, solution.bias)).max())
-
     def scaled_residual(self, defect: FloatArray, solution: Solution) -> float:
         """Return the residual that the largest |r_i| of each column amounts to, for the squared loss."""
         assert solution.beta is not None
