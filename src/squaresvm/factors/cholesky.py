@@ -121,6 +121,11 @@ class CholeskyFactor:
         return fits and inverse.covers(self.extent)
 
     @property
+    def is_inverse(self) -> bool:
+        """Whether the inverse itself is held, of which columns are there to read."""
+        return self.inverse.form == Form.INVERSE
+
+    @property
     def jitter(self) -> float:
         """What had to be added to the diagonal; 0.0 where H is positive definite in floating point."""
         return self.inverse.jitter

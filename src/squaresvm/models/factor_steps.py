@@ -58,14 +58,15 @@ class FactorStep(StepBase):
         factor = self._old_factor() if gone.size <= self._most_rows else None
         if factor is not None:
             factor = self._tried(partial(self._remove, factor, gone))
-            self._watch_without(gone)
+            if leaving.same_classes:
+                self._watch_without(gone)
         self._go(operator.without(gone, leaving.X), leaving.targets, dropped(self.now.costs, gone))
         self._settle(factor, leaving.same_classes, f"{_count(gone.size)} left the factor")
 
     def _watch_without(self, gone: IntArray) -> None:
         watch = self.state.watch
         if watch is not None:
-            self.watch = watch.without(gone, self._operator.block(np.arange(self.now.n_rows), gone))
+            self.watch = watch.without(self.now, gone)
 
     def _tried(self, update: Callable[[], tuple[CholeskyFactor, Solution]]) -> CholeskyFactor | None:
         """Return the updated factor; None where it is too close to singular, and one must be made anew."""
@@ -90,9 +91,9 @@ class FactorStep(StepBase):
         if factor is not None:
             wanted = targets if same else targets[:, :1]
             factor = self._tried(partial(self._append, factor, joined, cross, corner, costs, wanted))
-        if self.state.watch is not None and factor is not None and self._watches:
-            self.watch = self.state.watch.joined(cross, corner)
         self._go(joined, targets, costs)
+        if self.state.watch is not None and factor is not None and same:
+            self.watch = self.state.watch.joined(self.now, cross, corner)
         self._settle(factor, same, f"{_count(weights.size)} came to the factor")
 
     def _joined(self, X: Matrix, weights: FloatArray) -> tuple[StoredOperator, FloatArray, FloatArray]:
@@ -150,23 +151,22 @@ class FactorStep(StepBase):
             if self.watch.is_beyond_doubt(residual, tol):
                 return Check(residual, COMBINATIONS, True)
         self.requests = 0
-        residual = self._full_residual()
+        self.certificate = self.now.certify(self.solution, tol)
+        residual = self.certificate.residual
         if residual > tol:
             residual = self._mended(residual)
+        self._set_watch()
         return Check(residual, self.now.n_rows, False)
 
-    def _full_residual(self) -> float:
-        """Return the residual of all rows; the same pass over K sets up the watch."""
-        beta, k = self.solution.beta, self.now.n_columns
-        assert beta is not None
-        if not self._watches:
-            self.certificate = self.now.certify(self.solution, self.state.settings.tol)
-            return self.certificate.residual
-        signs = Watch.draw(self.now.n_rows)
-        products = self.now.operator.matmul(np.asfortranarray(np.hstack([beta, signs])))
-        self.watch = Watch(signs, products[:, k:])
-        decision = products[:, :k] + self.solution.bias
-        return float(self.now.residual_at(self.solution, decision).max())
+    def _set_watch(self) -> None:
+        """Watch the rows from now on, where requests have become so many that each costs O(m).
+
+        The first ones cost O(m^2) anyhow, and a look at all rows with them.
+        """
+        factor = self.solution.factor
+        assert isinstance(factor, CholeskyFactor)
+        if self._watches and factor.is_inverse and (self.watch is None or self.watch.is_worn):
+            self.watch = Watch.over(self.now)
 
     def _mended(self, residual: float) -> float:
         """Return the residual after refinement, and after a new factor where that is not enough."""

@@ -21,9 +21,9 @@ from squaresvm.problem import Problem
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Known", "Model", "NewRows", "Settings", "Update", "warn_unless_converged", "weigh"]
+__all__ = ["Known", "Model", "NewRows", "Settings", "Update", "positive", "warn_unless_converged", "weigh"]
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,17 @@ def weigh(
     """Return sample weight times class weight of each row."""
     if not class_weight:
         return weights
-    factors = [class_weight.get(label, 1.0) for label in y.tolist()]
-    return weights * np.asarray(factors, dtype=np.float64)
+    factors = np.ones(y.shape[0])
+    for label, factor in class_weight.items():
+        factors[y == label] = factor
+    return weights * factors
+
+
+def positive(weights: FloatArray) -> IntArray:
+    """Return where the rows of positive weight stand."""
+    if weights.strides == (0,) and weights.size and weights[0] > 0:
+        return np.arange(weights.size)  # One and the same weight of all rows is looked at once.
+    return np.flatnonzero(weights > 0)
 
 
 @dataclass(eq=False)

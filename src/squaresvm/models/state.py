@@ -16,7 +16,7 @@ from squaresvm.judging.leave_one_out import fixed_set, leave_one_out_at_cost
 from squaresvm.linalg.blas import times
 from squaresvm.models import updates
 from squaresvm.models.drift import Watch
-from squaresvm.models.model import Known, Model, NewRows, Update
+from squaresvm.models.model import Known, Model, NewRows, Update, positive
 from squaresvm.models.ownership import Claim, SupersededError
 from squaresvm.models.problems import make_problem
 from squaresvm.operators import LinearOperator, Operator, StoredOperator
@@ -73,7 +73,7 @@ class State(Model):
     @cached_property
     def held(self) -> IntArray:
         """Where the rows of the problem, those of positive weight, stand among the rows held."""
-        return np.flatnonzero(self.weights > 0)
+        return positive(self.weights)
 
     @property
     def n_rows(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from squaresvm.models.drift import Watch
-from squaresvm.models.model import Settings
+from squaresvm.models.model import Settings, positive
 from squaresvm.models.problems import encode, features
 from squaresvm.operators import Operator, StoredOperator
 from squaresvm.problem import Problem
@@ -60,10 +60,7 @@ class Leaving:
     @cached_property
     def held(self) -> IntArray:
         """Where the rows of the new problem stand among the rest."""
-        weights = self.weights
-        if weights.strides == (0,) and weights[0] > 0:
-            return np.arange(weights.size)  # One and the same weight of all rows is looked at once.
-        return np.flatnonzero(weights > 0)
+        return positive(self.weights)
 
     @cached_property
     def gone(self) -> IntArray:

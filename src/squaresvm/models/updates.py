@@ -18,6 +18,7 @@ from squaresvm.models.steps import Check, Coming, Leaving, Step
 from squaresvm.models.sums_step import SumsStep
 from squaresvm.operators import LinearOperator
 from squaresvm.rows import Rows
+from squaresvm.rows.chunks import dropped
 from squaresvm.rows.labels import same_kind
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
@@ -69,7 +70,7 @@ def forget(state: State, positions: IntArray, *, verify: bool = False) -> Update
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
         return _without_effect(state, rest, positions.size)
-    weights = state.settings.row_weights(rest.y, rest.weights)
+    weights = dropped(state.weights, positions)
     if not _any_row(lambda part: weights[part] > 0, rest.count):
         raise ValueError(
             "forgetting these rows would leave rows of weight zero only: there would be no model"

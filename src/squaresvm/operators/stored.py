@@ -103,6 +103,12 @@ class StoredOperator:
             rows, columns = self._slots[rows], self._slots[columns]
         return self._held().block(rows, columns)
 
+    def columns(self, rows: IntArray) -> FloatArray:
+        """Return K[:, rows]: whole columns, for a few rows."""
+        store = self._held()
+        columns = [self._gather(store.column(slot)) for slot in self.slots[rows].tolist()]
+        return np.array(columns).T if len(columns) > 1 else columns[0][:, None]
+
     def expand(self, coefficients: FloatArray) -> FloatArray:
         """Return the coefficients of k(x_i, .) in f: the multipliers themselves."""
         return coefficients
