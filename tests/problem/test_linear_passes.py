@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from squaresvm.problem import Loss, passes
 from squaresvm.problem import runners as memory
+from squaresvm.problem.judgement import Verify
 from squaresvm.problem.linear import ROUNDING, LinearProblem
-from squaresvm.problem.passes import Along, Collect, Curvature, Evaluate, Moved, RowBlock, Verify
+from squaresvm.problem.passes import Along, Collect, Curvature, Evaluate, Moved, RowBlock
 from squaresvm.problem.runners import MemoryRunner
 from support import oracle, problems
 

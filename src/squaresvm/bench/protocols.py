@@ -37,7 +37,7 @@ class Measured(NamedTuple):
     picture: dict[str, Any] | None
 
 
-class _Part(NamedTuple):
+class _Split(NamedTuple):
     """Scaled rows to train on and to test on."""
 
     X: FloatArray
@@ -98,7 +98,7 @@ def _loaded(data: _Hashed, folder: Path | None) -> Loaded:
     return load_data(data.data, folder)
 
 
-def _parts(loaded: Loaded, data: DataSet, row: TableRow, protocol: Mapping[str, Any]) -> Iterator[_Part]:
+def _parts(loaded: Loaded, data: DataSet, row: TableRow, protocol: Mapping[str, Any]) -> Iterator[_Split]:
     kind, seed = protocol["kind"], protocol.get("seed", 0)
     repeats = min(protocol.get("repeats", 1), row.options.get("repeats", np.inf))
     train, test = loaded
@@ -127,17 +127,17 @@ def _rows(examples: Examples, chosen: Any) -> Examples:
     return Examples(examples.X[chosen], examples.y[chosen])
 
 
-def _scaled(data: DataSet, train: Examples, test: Examples | None) -> _Part:
+def _scaled(data: DataSet, train: Examples, test: Examples | None) -> _Split:
     X = train.X
     if np.isnan(X).any() and "impute" not in data.prepare:
         raise DataError(f"{data.name}: values are missing; prepare with 'impute'")
     scaling = Scaling(X, data.prepare)
     if test is None:
-        return _Part(scaling(X), train.y, None, None)
-    return _Part(scaling(X), train.y, scaling(test.X), test.y)
+        return _Split(scaling(X), train.y, None, None)
+    return _Split(scaling(X), train.y, scaling(test.X), test.y)
 
 
-def _fitted(row: TableRow, part: _Part, protocol: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
+def _fitted(row: TableRow, part: _Split, protocol: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
     parameters = dict(row.parameters)
     if row.tune:
         parameters |= _tuned(row, part, protocol)
@@ -155,7 +155,7 @@ def _fitted(row: TableRow, part: _Part, protocol: Mapping[str, Any]) -> tuple[An
     return model, found | _counts(row, model)
 
 
-def _tuned(row: TableRow, part: _Part, protocol: Mapping[str, Any]) -> dict[str, Any]:
+def _tuned(row: TableRow, part: _Split, protocol: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that cross-validation inside the training rows finds best."""
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
@@ -168,7 +168,7 @@ def _tuned(row: TableRow, part: _Part, protocol: Mapping[str, Any]) -> dict[str,
 _WARM: set[str] = set()
 
 
-def _warm_up(row: TableRow, part: _Part) -> None:
+def _warm_up(row: TableRow, part: _Split) -> None:
     """Fit a few rows once, so that no time of compiling is taken for one of fitting."""
     key = f"{row.method} {row.parameters.get('kernel')} {row.parameters.get('solver')}"
     if key in _WARM:
@@ -188,7 +188,7 @@ def _counts(row: TableRow, model: Any) -> dict[str, float]:
     return found
 
 
-def _solution(model: Any, part: _Part) -> dict[str, float]:
+def _solution(model: Any, part: _Split) -> dict[str, float]:
     """Return what describes a linear solution; `coefficient` is that of the first support vector."""
     w, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
     slack = np.maximum(0.0, 1.0 - part.y * (part.X @ w + b))
@@ -200,7 +200,7 @@ def _solution(model: Any, part: _Part) -> dict[str, float]:
     }
 
 
-def _facts(model: Any, part: _Part) -> dict[str, Any]:
+def _facts(model: Any, part: _Split) -> dict[str, Any]:
     facts: dict[str, Any] = {"rows": len(part.y), "columns": int(part.X.shape[1])}
     if part.y_test is not None:
         facts["test rows"] = len(part.y_test)

@@ -11,25 +11,29 @@ import numpy as np
 
 from squaresvm.factors import Moments
 from squaresvm.family import Bias, Loss
+from squaresvm.problem.judgement import (
+    Largest,
+    Magnitude,
+    Reach,
+    Verify,
+    Weighing,
+    error_by_norms,
+    error_by_sums,
+)
 from squaresvm.problem.passes import (
     Along,
     Collect,
     Curvature,
     Evaluate,
-    Largest,
-    Magnitude,
     Moved,
-    Reach,
     RowBlock,
     Slopes,
     Sums,
     Totals,
-    Verify,
-    Weighing,
     added,
 )
 from squaresvm.problem.products import FarOutlining, Multiply, Outline, Outlining, Sides, is_wide
-from squaresvm.problem.verdict import EPSILON, ROUNDING, Verdict, error_by_norms, error_by_sums, within_gap
+from squaresvm.problem.verdict import EPSILON, ROUNDING, Verdict, within_gap
 from squaresvm.solution import Certificate, Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from squaresvm.factors import Moments
 from squaresvm.family import Loss
@@ -34,16 +33,12 @@ __all__ = [
     "Collect",
     "Curvature",
     "Evaluate",
-    "Largest",
-    "Magnitude",
     "Moved",
-    "Reach",
     "RowBlock",
     "Sums",
     "Totals",
-    "Verify",
-    "Weighing",
     "added",
+    "costs_of",
     "in_float64",
 ]
 
@@ -132,9 +127,7 @@ class Evaluate:
     def with_active(self, block: RowBlock) -> tuple[Sums, BoolArray]:
         """Return the sums over one block, and which rows are active, of shape (rows, k)."""
         if block.compiled:
-            from squaresvm.problem import compiled_blocks
-
-            return compiled_blocks.evaluate(block, self.loss, self.w, self.b)
+            return _evaluate_compiled(block, self.loss, self.w, self.b)
         if isinstance(block.Z, np.ndarray) and block.Z.size * self.b.size <= _EXTENDED:
             return self._extended(block)
         Z = in_float64(block.Z)
@@ -160,9 +153,7 @@ def moments_of(block: RowBlock, column: int, rows: BoolArray, every: int = 1) ->
         rows = _thinned(rows, every)
     few = np.count_nonzero(rows) <= _FEW_ROWS
     if block.compiled and not few and block.Z.shape[1] <= _FEW_FEATURES:
-        from squaresvm.problem import compiled_blocks
-
-        found = compiled_blocks.moments(block, rows)
+        found = _moments_compiled(block, rows)
     else:
         some = np.flatnonzero(rows)
         targets = block.targets[some, column][:, None]
@@ -239,9 +230,7 @@ class Moved:
 
     def _compared(self, block: RowBlock) -> tuple[Sums, BoolArray, BoolArray]:
         if block.compiled and self.at.loss == Loss.SQUARED_HINGE:
-            from squaresvm.problem import compiled_blocks
-
-            return compiled_blocks.compare(block, self.at.w, self.at.b, self.w, self.b)
+            return _compare_compiled(block, self.at.w, self.at.b, self.w, self.b)
         sums, now = self.at.with_active(block)
         return sums, now, Evaluate(self.at.loss, self.w, self.b).with_active(block)[1]
 
@@ -292,173 +281,85 @@ class Along:
         return Slopes(growth, bends)
 
 
-@dataclass(frozen=True, eq=False)
-class Weighing(Totals):
-    """What a certificate needs besides loss and gradient; the worst row is apart.
-
-    Parameters
-    ----------
-    size : ndarray of shape (k,)
-        |beta|_1.
-    up, down : ndarray of shape (n, k)
-        Z'beta over the rows of either sign; zero where they are not needed.
-    loss_up : ndarray of shape (k,)
-        sum C_i xi_i^2 over the rows with beta_i > 0.
-    ridge : float
-        sum 1 / C_i.
-    column : ndarray of shape (n,)
-        sum z_i.
-    rows : int
-    """
-
-    size: FloatArray
-    up: FloatArray
-    sum_up: FloatArray
-    loss_up: FloatArray
-    ridge: float
-    column: FloatArray
-    rows: int
+# Compiled loops, where rows are many: Numba is imported when they are first asked for --------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Verify:
-    """The task of the last pass: the residual of every row, r = K beta + beta / C + b - y, and the gap.
+def _evaluate_compiled(block: RowBlock, loss: Loss, w: FloatArray, b: FloatArray) -> tuple[Sums, BoolArray]:
+    """Return the sums over one block, and which rows are active, of shape (rows, 1)."""
+    from squaresvm.problem._loops import evaluate_rows
 
-    K beta = Z Z'beta, of which Z'beta is known from the pass before.
-
-    Parameters
-    ----------
-    at : Evaluate
-    in_w : ndarray of shape (n, k)
-        Z'beta there.
-    penalty : float
-        A; infinite where there is no bias.
-    """
-
-    at: Evaluate
-    in_w: FloatArray
-    penalty: float
-
-    def __call__(self, block: RowBlock) -> tuple[FloatArray, Weighing]:
-        """Return the worst row of each column, of shape (k,), and sums."""
-        if block.compiled:
-            from squaresvm.problem import compiled_blocks
-
-            return compiled_blocks.verify(block, self)
-        Z, y, costs = in_float64(block.Z), block.targets, block.costs[:, None]
-        k = y.shape[1]
-        both = times(Z, np.hstack([self.at.w, self.in_w - self.at.w]))
-        decision = both[:, :k] + self.at.b
-        xi = slack(y, decision, self.at.loss)
-        beta = costs * xi
-        defect = both[:, k:] + decision + xi - y
-        if self.at.loss == Loss.SQUARED:
-            worst = np.abs(defect).max(axis=0)
-        else:
-            worst = self._complementarity(Z, y, xi, block.costs, defect)
-        return worst, self._weighing(Z, block, xi, beta)
-
-    @property
-    def needs_sides(self) -> bool:
-        """Whether the gap needs the sums over rows of either sign: free bias, squared hinge."""
-        return self.penalty == 0.0 and self.at.loss == Loss.SQUARED_HINGE
-
-    def centring(self, block: RowBlock) -> tuple[float, FloatArray]:
-        """Return sum 1 / C_i and sum z_i, which the gap needs where the bias is free and the loss squared."""
-        if self.penalty == 0.0 and self.at.loss == Loss.SQUARED:
-            return float(np.sum(1.0 / block.costs)), np.asarray(in_float64(block.Z).sum(axis=0)).ravel()
-        return 0.0, np.zeros(block.Z.shape[1])
-
-    def _complementarity(
-        self, Z: Matrix, y: FloatArray, xi: FloatArray, costs: FloatArray, defect: FloatArray
-    ) -> FloatArray:
-        """Return the largest |min(h_i y_i beta_i, y_i r_i)|, h_i = K_ii + 1/C_i + 1/A, of each column."""
-        signed, room = y * defect, y * xi
-        # h beta > beta / C = xi, so that h matters only where a row is active by less than its defect.
-        value = np.where(room > 0.0, signed, np.minimum(signed, 0.0))
-        close = (room > 0.0) & (room < signed)
-        rows = np.flatnonzero(close.any(axis=1))
-        if rows.size:
-            some = Z[rows]
-            squares = some.multiply(some) if sp.issparse(some) else some * some
-            h = np.asarray(squares.sum(axis=1)).ravel() + 1.0 / costs[rows]
-            h += 1.0 / self.penalty if self.penalty > 0.0 else 0.0
-            least = np.minimum(signed[rows], (h * costs[rows])[:, None] * room[rows])
-            value[rows] = np.where(close[rows], least, value[rows])
-        return np.asarray(np.abs(value).max(axis=0))
-
-    def _weighing(self, Z: Matrix, block: RowBlock, xi: FloatArray, beta: FloatArray) -> Weighing:
-        size = np.abs(beta).sum(axis=0)
-        none = np.zeros_like(self.at.w)
-        ridge, column = self.centring(block)
-        above, loss_up = none, np.zeros(size.size)
-        positive = np.maximum(beta, 0.0)
-        if self.needs_sides:
-            above = times(Z.T, positive)
-            loss_up = np.einsum("ij,ij->j", positive, xi)
-        return Weighing(size, above, positive.sum(axis=0), loss_up, ridge, column, block.targets.shape[0])
+    in_w, active = np.zeros(w.shape[0]), np.empty(block.costs.size, dtype=bool)
+    found = evaluate_rows(
+        block.Z,
+        block.targets[:, 0],
+        *costs_of(block),
+        np.ascontiguousarray(w[:, 0]),
+        float(b[0]),
+        loss == Loss.SQUARED_HINGE,
+        in_w,
+        active,
+    )
+    return Sums(np.array([found[0]]), in_w[:, None], np.array([found[1]])), active[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class Reach(Totals):
-    """What goes into the sums Z'beta and 1'beta, and so their rounding.
+def _compare_compiled(
+    block: RowBlock, w: FloatArray, b: FloatArray, former_w: FloatArray, former_b: FloatArray
+) -> tuple[Sums, BoolArray, BoolArray]:
+    """Return the sums over one block, and which rows are active at either point, of shape (rows, 1)."""
+    from squaresvm.problem._loops import compare_rows
 
-    Parameters
-    ----------
-    size : ndarray of shape (n, k)
-        sum |beta_i| |z_i|.
-    squares : ndarray of shape (n, k)
-        sum (C_i |z_i| (|z_i|'|w| + |b| + |y_i|))^2 over the active rows.
-    multipliers : ndarray of shape (k,)
-        |beta|_1.
-    together : ndarray of shape (k,)
-        sum C_i (|z_i|'|w| + |b| + |y_i|) over the active rows: b has so many digits and no more, and its
-        error is the same in all rows.
-    """
-
-    size: FloatArray
-    squares: FloatArray
-    multipliers: FloatArray
-    together: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class Magnitude:
-    """The task of a pass that measures what goes into sums, and so their rounding.
-
-    A multiplier has C times the rounding of the slack that it is made of. The errors of many rows are as
-    good as independent: it is their squares that add up.
-
-    Parameters
-    ----------
-    at : Evaluate
-    """
-
-    at: Evaluate
-
-    def __call__(self, block: RowBlock) -> Reach:
-        """Return the sums over one block."""
-        Z, w, b = in_float64(block.Z), self.at.w, self.at.b
-        xi = slack(block.targets, times(Z, w) + b, self.at.loss)
-        size, costs = abs(Z), block.costs[:, None]
-        terms = times(size, np.abs(w)) + np.abs(b) + np.abs(block.targets)
-        rounded = np.where(xi != 0.0, costs * terms, 0.0)
-        squares = size.multiply(size) if sp.issparse(size) else size * size
-        beta = costs * np.abs(xi)
-        return Reach(times(size.T, beta), times(squares.T, rounded**2), beta.sum(axis=0), rounded.sum(axis=0))
+    in_w = np.zeros(w.shape[0])
+    active, was_active = np.empty((2, block.costs.size), dtype=bool)
+    found = compare_rows(
+        block.Z,
+        block.targets[:, 0],
+        *costs_of(block),
+        np.ascontiguousarray(w[:, 0]),
+        float(b[0]),
+        np.ascontiguousarray(former_w[:, 0]),
+        float(former_b[0]),
+        in_w,
+        active,
+        was_active,
+    )
+    sums = Sums(np.array([found[0]]), in_w[:, None], np.array([found[1]]))
+    return sums, active[:, None], was_active[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class Largest:
-    """The task of a pass that finds the row with the largest |z|'reach + unit (|xi| + |b| + |y|)."""
+def _moments_compiled(block: RowBlock, rows: BoolArray) -> Moments:
+    """Return the moments of some rows."""
+    from squaresvm.problem._loops import scatter_rows
 
-    at: Evaluate
-    reach: FloatArray
-    unit: float
+    n = block.Z.shape[1]
+    # Any origin among the rows keeps the digits that sums of squares of large means would lose.
+    origin = np.asarray(block.Z[:64].mean(axis=0), dtype=np.float64)
+    first, second, response = np.zeros(n), np.zeros((n, n)), np.zeros(n)
+    total, target, squares = scatter_rows(
+        block.Z,
+        block.targets[:, 0],
+        *costs_of(block),
+        np.ascontiguousarray(rows),
+        origin,
+        first,
+        second,
+        response,
+    )
+    if total == 0.0:
+        return Moments(0.0, np.zeros(n), second, np.zeros(1), np.zeros((n, 1)), np.zeros(1))
+    second = np.tril(second) + np.tril(second, -1).T
+    mean, level = first / total, target / total
+    return Moments(
+        total,
+        origin + mean,
+        second - np.outer(first, mean),
+        np.array([level]),
+        (response - first * level)[:, None],
+        np.array([squares - target * level]),
+    )
 
-    def __call__(self, block: RowBlock) -> FloatArray:
-        """Return the largest of one block, of shape (k,)."""
-        Z = in_float64(block.Z)
-        xi = slack(block.targets, times(Z, self.at.w) + self.at.b, self.at.loss)
-        alone = np.abs(xi) + np.abs(self.at.b) + np.abs(block.targets)
-        return np.asarray((times(abs(Z), self.reach) + self.unit * alone).max(axis=0))
+
+def costs_of(block: RowBlock) -> tuple[FloatArray, int]:
+    """Return the costs, and how far each row's is from the one before: equal ones may be one number."""
+    if block.costs.strides == (0,):
+        return np.array([block.costs[0]]), 0
+    return block.costs, 1

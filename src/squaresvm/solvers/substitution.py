@@ -100,7 +100,7 @@ class Substitution:
         def solve(column: Problem, first: Solution | None) -> Solution:
             beta = (first or origin(column)).beta
             assert beta is not None
-            return _Search(column, rows, beta[:, 0], sums, penalty).solve(tol, limit, monitor)
+            return _PenaltySearch(column, rows, beta[:, 0], sums, penalty).solve(tol, limit, monitor)
 
         return by_column(problem, start, monitor, solve)
 
@@ -115,7 +115,7 @@ class Substitution:
         return float(self.penalty)
 
 
-class _Search:
+class _PenaltySearch:
     """The substituted problem of one column."""
 
     def __init__(
