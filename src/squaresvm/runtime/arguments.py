@@ -9,7 +9,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 __all__ = [
     "check_between",
@@ -75,6 +74,8 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 def check_random_state_parameter(random_state: Any) -> None:
     """Raise a ValueError unless `random_state` is a seed, a RandomState or None."""
+    from sklearn.utils import check_random_state  # Here: sources check arguments too, and need none of it.
+
     try:
         check_random_state(random_state)
     except ValueError:
