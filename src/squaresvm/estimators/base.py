@@ -331,7 +331,7 @@ class SquareSVM(BaseEstimator):
     @property
     def support_(self) -> IntArray:
         """Positions, among the rows held, of the rows that the decision function uses."""
-        return np.array(self._fitted("support_").attribute("support"))
+        return _read_only(self._fitted("support_").attribute("support"))
 
     @property
     def support_vectors_(self) -> Matrix:
@@ -346,12 +346,12 @@ class SquareSVM(BaseEstimator):
     @property
     def dual_coef_(self) -> FloatArray:
         """Signed multipliers of the support rows, of shape (1 or n_classes, n_support)."""
-        return np.array(self._fitted("dual_coef_").attribute("dual_coef"))
+        return _read_only(self._fitted("dual_coef_").attribute("dual_coef"))
 
     @property
     def intercept_(self) -> FloatArray:
         """The bias b, of shape (1 or n_classes,)."""
-        return np.array(self._fitted("intercept_").solution.bias)
+        return _read_only(self._fitted("intercept_").solution.bias)
 
     @property
     def coef_(self) -> FloatArray:
@@ -359,7 +359,7 @@ class SquareSVM(BaseEstimator):
         primal = self._fitted("coef_").primal
         if primal is None:
             raise AttributeError("coef_ exists only with kernel='linear'")
-        return np.array(primal.T, order="C")
+        return _read_only(primal.T)
 
     @property
     def n_iter_(self) -> int:
@@ -453,6 +453,13 @@ class SquareSVM(BaseEstimator):
                 f"on {names[place]!r} there: give the columns in the order of the fit"
             )
         return source.map(task)
+
+
+def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy that cannot be written to: what is written to a copy would be lost in silence."""
+    copy = np.array(values, order="C")
+    copy.flags.writeable = False
+    return copy
 
 
 def refuse_out(out: object) -> None:
