@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib
 import numpy as np
 import pytest
 
@@ -22,7 +21,7 @@ def global_dtype(request):
 
 @pytest.fixture
 def pyplot():
-    matplotlib.use("agg")
+    pytest.importorskip("matplotlib").use("agg")
     from matplotlib import pyplot
 
     pyplot.close("all")

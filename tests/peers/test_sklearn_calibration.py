@@ -5,10 +5,10 @@ LinearSVC is LagrangianSVC; where a test needs nothing but some classifier, LSSV
 
 from __future__ import annotations
 
-from support.peer_tests import LeftOut, Run, skip_unless_declared, with_ours
+from support.peer_classes import DecisionTreeClassifier, LinearSVC, LogisticRegression, RandomForestClassifier
+from support.peer_tests import LeftOut, Run, check_table, skip_unless_declared, with_ours
 
 skip_unless_declared()
-from support.peer_classes import DecisionTreeClassifier, LinearSVC, LogisticRegression, RandomForestClassifier
 
 MODULE = "sklearn.tests.test_calibration"
 OURS = {
@@ -74,3 +74,7 @@ TABLE = {
     "test_temperature_scaling_array_api_with_str_y_estimator_not_prefit": LeftOut(ARRAY_API),
 }
 globals().update(with_ours(MODULE, TABLE, OURS))
+
+
+def test_every_test_of_the_module_is_in_the_table():
+    check_table(MODULE, TABLE, OURS)

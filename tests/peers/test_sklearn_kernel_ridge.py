@@ -5,10 +5,10 @@ Ridge stays scikit-learn's own, so that one is compared with the other.
 
 from __future__ import annotations
 
-from support.peer_tests import LeftOut, Run, skip_unless_declared, with_ours
+from support.peer_classes import KernelRidge
+from support.peer_tests import LeftOut, Run, check_table, skip_unless_declared, with_ours
 
 skip_unless_declared()
-from support.peer_classes import KernelRidge
 
 MODULE = "sklearn.tests.test_kernel_ridge"
 OURS = {"KernelRidge": KernelRidge}
@@ -23,3 +23,7 @@ TABLE = {
     "test_kernel_ridge_multi_output": LeftOut("LSSVR has one target"),
 }
 globals().update(with_ours(MODULE, TABLE, OURS))
+
+
+def test_every_test_of_the_module_is_in_the_table():
+    check_table(MODULE, TABLE, OURS)

@@ -6,10 +6,10 @@ leave-one-out; where a test names folds, scikit-learn's own class stays.
 
 from __future__ import annotations
 
-from support.peer_tests import LeftOut, Run, skip_unless_declared, with_ours
+from support.peer_classes import Ridge, RidgeClassifier, RidgeClassifierCV, RidgeCV
+from support.peer_tests import LeftOut, Run, check_table, skip_unless_declared, with_ours
 
 skip_unless_declared()
-from support.peer_classes import Ridge, RidgeClassifier, RidgeClassifierCV, RidgeCV
 
 MODULE = "sklearn.linear_model.tests.test_ridge"
 OURS = {
@@ -29,6 +29,7 @@ SOLVER = "a solver of scikit-learn's own"
 MULTILABEL = "no multilabel targets"
 WORDS = "expects the words of scikit-learn's message"
 MODES = "modes of scikit-learn's search; ours has none"
+SEVERAL_OR_MODES = f"{SEVERAL}; {MODES}"
 FOLDS = "with folds the class is scikit-learn's own"
 WITH_FOLDS = "KFold(n_splits=5, random_state=None, shuffle=False)"
 SEVERAL_SHAPES = ("(11, 1)", "(11, 3)")
@@ -53,7 +54,7 @@ TABLE = {
     "test_solver_consistency": Run(),
     "test_ridge_gcv_integer_arrays": Run(),
     "test_ridge_gcv_vs_ridge_loo_cv": Run(
-        without={"y_shape": SEVERAL_SHAPES, "gcv_mode": ("'svd'",)}, because=f"{SEVERAL}; {MODES}"
+        without={"y_shape": SEVERAL_SHAPES, "gcv_mode": ("'svd'",)}, because=SEVERAL_OR_MODES, slow=True
     ),
     "test_regularization_limits_ridge": Run(
         without={"solver": ("'lsqr'", "'sparse_cg'")},
@@ -65,14 +66,16 @@ TABLE = {
     "test_regularization_limits_ridge_gcv": Run(without={"gcv_mode": ("'svd'",)}, because=MODES),
     "test_ridge_loo_cv_asym_scoring": Run(),
     "test_ridge_gcv_sample_weights": Run(
-        without={"y_shape": SEVERAL_SHAPES, "gcv_mode": ("'svd'",)}, because=f"{SEVERAL}; {MODES}"
+        without={"y_shape": SEVERAL_SHAPES, "gcv_mode": ("'svd'",)}, because=SEVERAL_OR_MODES, slow=True
     ),
     "test_check_gcv_mode_choice": LeftOut(OTHER_FUNCTION),
     "test_ridge_gcv_cv_results_not_stored": LeftOut("results of a search are always kept, until rows leave"),
     "test_ridge_best_score": Run(without={"cv": ("3",)}, because=FOLDS),
     "test_ridge_cv_individual_penalties": LeftOut(PER_TARGET),
     "test_ridge_classifier_with_scoring": Run(without={"cv": (WITH_FOLDS,)}, because=FOLDS),
-    "test_ridge_regression_custom_scoring": LeftOut("of equal scores ours takes the largest alpha, not the first"),
+    "test_ridge_regression_custom_scoring": LeftOut(
+        "of equal scores ours takes the largest alpha, not the first"
+    ),
     "test_ridge_array_api_compliance": LeftOut(ARRAY_API),
     "test_ridge_classifier_multilabel_array_api": LeftOut(ARRAY_API),
     "test_ridge_per_target_alpha_array_api": LeftOut(ARRAY_API),
@@ -111,13 +114,24 @@ TABLE = {
     "test_positive_ridge_loss": Run(),
     "test_lbfgs_solver_consistency": LeftOut(OTHER_FUNCTION),
     "test_lbfgs_solver_error": LeftOut(SOLVER),
-    "test_ridge_sample_weight_consistency": Run(without={"solver": ("'lbfgs'",)}, because=POSITIVE),
+    "test_ridge_sample_weight_consistency": Run(
+        without={"solver": ("'lbfgs'",)}, because=POSITIVE, slow=True
+    ),
     "test_ridge_cv_results_predictions": Run(
-        ("RidgeCV",), without={"n_targets": ("2",), "gcv_mode": ("'svd'",)}, because=f"{SEVERAL}; {MODES}"
+        ("RidgeCV",),
+        without={"n_targets": ("2",), "gcv_mode": ("'svd'",)},
+        because=SEVERAL_OR_MODES,
+        slow=True,
     ),
     "test_ridge_cv_multioutput_sample_weight": LeftOut(SEVERAL),
     "test_ridge_cv_custom_multioutput_scorer": LeftOut(SEVERAL),
-    "test_metadata_routing_with_default_scoring": LeftOut("asks the class itself, which an adapter cannot answer for: see tests/estimators"),
+    "test_metadata_routing_with_default_scoring": LeftOut(
+        "asks the class itself, which an adapter cannot answer for: see tests/estimators"
+    ),
     "test_set_score_request_with_default_scoring": Run(),
 }
 globals().update(with_ours(MODULE, TABLE, OURS))
+
+
+def test_every_test_of_the_module_is_in_the_table():
+    check_table(MODULE, TABLE, OURS)

@@ -1,15 +1,15 @@
 """scikit-learn's tests of SVC, LinearSVC and SVR, with RLSSVC, LagrangianSVC and LSSVR in their places.
 
-LinearSVC with its default loss is the same problem. SVC and SVR differ from ours in the loss: what holds for any
-loss is run, what names numbers of the hinge is not.
+LinearSVC with its default loss is the same problem. SVC and SVR differ from ours in the loss: what holds for
+any loss is run, what names numbers of the hinge is not.
 """
 
 from __future__ import annotations
 
-from support.peer_tests import LeftOut, Run, skip_unless_declared, with_ours
+from support.peer_classes import SVC, SVR, LinearSVC
+from support.peer_tests import LeftOut, Run, check_table, skip_unless_declared, with_ours
 
 skip_unless_declared()
-from support.peer_classes import SVC, SVR, LinearSVC
 
 MODULE = "sklearn.svm.tests.test_svm"
 OURS = {"SVC": SVC, "SVR": SVR, "LinearSVC": LinearSVC}
@@ -25,7 +25,7 @@ PROBABILITY = "probabilities need no parameter, so none is deprecated"
 TIES = "no break_ties: predict always is the largest decision value"
 OTHER_FUNCTION = "a function of scikit-learn, with no estimator in it"
 
-NO_NU = ("NuSVC", "NuSVR", "OneClassSVM")
+NU = "no nu-SVM"
 
 TABLE = {
     "test_libsvm_parameters": LeftOut(HINGE),
@@ -44,14 +44,15 @@ TABLE = {
     "test_decision_function_shape": LeftOut("values of pairs: many classes are one against the rest here"),
     "test_svr_predict": Run(),
     "test_weight": Run(),
-    "test_svm_classifier_sided_sample_weight": Run(without={"estimator": ("NuSVC()",)}),
-    "test_svm_regressor_sided_sample_weight": Run(without={"estimator": ("NuSVR(C=0.01)",)}),
+    "test_svm_classifier_sided_sample_weight": Run(without={"estimator": ("NuSVC()",)}, because=NU),
+    "test_svm_regressor_sided_sample_weight": Run(without={"estimator": ("NuSVR(C=0.01)",)}, because=NU),
     "test_svm_equivalence_sample_weight_C": Run(),
     "test_negative_sample_weights_mask_all_samples": LeftOut(WORDS),
     "test_negative_weights_svc_leave_just_one_label": LeftOut(NEGATIVE),
     "test_negative_weights_svc_leave_two_labels": LeftOut(NEGATIVE),
     "test_negative_weight_equal_coeffs": Run(
-        without={"Estimator": NO_NU, "sample_weight": ("[1, -0.5, 1, 1, 1, 1]",)}, because=NEGATIVE
+        without={"Estimator": ("NuSVC", "NuSVR"), "sample_weight": ("[1, -0.5, 1, 1, 1, 1]",)},
+        because=f"{NU}; {NEGATIVE}",
     ),
     "test_auto_weight": Run(),
     "test_bad_input": LeftOut("sparse rows may follow dense ones"),
@@ -95,7 +96,10 @@ TABLE = {
     "test_n_support": LeftOut(LIBSVM),
     "test_custom_kernel_not_array_input": LeftOut("rows are numbers, for a callable kernel too"),
     "test_svc_raises_error_internal_representation": LeftOut(LIBSVM),
-    "test_n_iter_libsvm": Run(without={"estimator": ("SVC", *NO_NU)}),
+    "test_n_iter_libsvm": Run(
+        without={"estimator": ("SVC", "NuSVC", "NuSVR", "OneClassSVM")},
+        because=f"n_iter_ is one number, not one a pair of classes; {NU}; {ONE_CLASS}",
+    ),
     "test_dual_auto": LeftOut(OTHER_FUNCTION),
     "test_dual_auto_edge_cases": LeftOut(OTHER_FUNCTION),
     "test_svm_with_infinite_C": LeftOut("C must be finite"),
@@ -103,3 +107,7 @@ TABLE = {
     "test_svc_nusvc_probA_probB_deprecated": LeftOut(LIBSVM),
 }
 globals().update(with_ours(MODULE, TABLE, OURS))
+
+
+def test_every_test_of_the_module_is_in_the_table():
+    check_table(MODULE, TABLE, OURS)

@@ -1,7 +1,7 @@
 """Our estimators under the names and parameters of scikit-learn's: what its own tests are run with.
 
-An adapter has the parameters of its peer and translates them when it is fitted. Settings of a peer that have no
-counterpart here (other losses, folds, ...) are no business of ours: the adapter then is the peer itself.
+An adapter has the parameters of its peer and translates them when it is fitted. Where settings of the peer have
+no counterpart here (other losses, folds), the peer itself is what a call of the adapter returns.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class LinearSVC(Adapter):
         }
 
 
-#: A solver of ours for each of Ridge's: direct ones, Krylov methods, and those that take rows or flows in turn.
+#: A solver of ours for each of Ridge's, of a like kind where there is one.
 _FREE = {
     "auto": "auto",
     "svd": "direct",
@@ -277,7 +277,7 @@ class RidgeCV(_Search):
 
     @property
     def cv_results_(self) -> Any:
-        """What the peer keeps: squared errors of all rows left out, a column an alpha; values, with a scorer."""
+        """Squared errors of all rows left out, a column an alpha; with a scorer, predicted values."""
         if not self.store_cv_results:
             raise AttributeError("cv_results_ is not stored")
         X, y, weights = self._given

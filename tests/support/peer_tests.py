@@ -1,13 +1,13 @@
 """Tests of another project, run with classes of ours in the place of its own.
 
-Nothing of that project is changed and nothing is copied: each test function is built anew from its own code, with
-other globals, and with its own parametrisation, in which classes and objects are replaced alike.
+Nothing of that project is changed and nothing is copied: each test function is built anew from its own code,
+with other globals, and with its own parametrisation, in which classes and objects are replaced alike.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -97,6 +97,45 @@ def with_ours(module: str, table: Table, ours: Mapping[str, type]) -> dict[str, 
     return found
 
 
+def check_table(module: str, table: Table, ours: Mapping[str, type]) -> None:
+    """Fail where a table leaves a test out without a word, or names what is not there."""
+    if sklearn.__version__ != DECLARED:
+        pytest.skip(f"the tables are those of scikit-learn {DECLARED}; {sklearn.__version__} is installed")
+    names = test_names(module)
+    assert not names - set(table), f"{module} has tests that the table does not list"
+    assert not set(table) - names, f"the table lists tests that {module} does not have"
+    for name, entry in table.items():
+        if isinstance(entry, LeftOut):
+            assert entry.because, name
+            continue
+        assert set(entry.replaced or ()) <= set(ours), name
+        assert bool(entry.without) == bool(entry.because), f"{name}: what is left out needs a reason"
+        missing = _named(entry) - _values(vars(import_module(module))[name])
+        assert not missing, f"{name} has no parameters of these values: {missing}"
+
+
+def _named(entry: Run) -> set[tuple[str, str]]:
+    return {(argument, value) for argument, values in entry.without.items() for value in values}
+
+
+def _values(function: Callable[..., Any]) -> set[tuple[str, str]]:
+    """Return all values of parameters of a test, as tables name them."""
+    found = set()
+    for mark in getattr(function, "pytestmark", []):
+        if mark.name == "parametrize":
+            for names, values in _sets(mark):
+                found |= {(name, describe(value)) for name, value in zip(names, values, strict=True)}
+    return found
+
+
+def _sets(mark: pytest.Mark) -> Iterator[tuple[list[str], tuple[Any, ...]]]:
+    """Yield the names of arguments and their values, one set of parameters after the other."""
+    given = mark.args[0]
+    names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    for values in mark.args[1]:
+        yield names, tuple(values) if len(names) > 1 else (values,)
+
+
 def _is_fixture(value: Any) -> bool:
     return type(value).__name__ == "FixtureFunctionDefinition" or hasattr(value, "_pytestfixturefunction")
 
@@ -115,7 +154,7 @@ class Substitution:
     def __init__(self, theirs: Mapping[str, Any], ours: Mapping[str, type]) -> None:
         self._ours = ours
         self._classes = {self._original(theirs, name): cls for name, cls in ours.items()}
-        # What scikit-learn skips, or expects to fail, for limits of its own classes: ours are asked all the same.
+        # What scikit-learn skips, or expects to fail, for limits of its own classes, is asked of ours.
         unlimited = {**vars(pytest), "skip": _go_on, "xfail": _go_on}
         self._globals = {**theirs, "pytest": types.SimpleNamespace(**unlimited)}
         for name, value in theirs.items():
@@ -165,18 +204,17 @@ class Substitution:
     def _mark(self, mark: pytest.Mark, without: Mapping[str, Iterable[str]]) -> pytest.Mark:
         if mark.name != "parametrize":
             return mark
-        names = mark.args[0] if not isinstance(mark.args[0], str) else mark.args[0].split(",")
-        names = [name.strip() for name in names]
         ids = mark.kwargs.get("ids")
         sets, kept_ids = [], []
-        for place, given in enumerate(mark.args[1]):
-            values = given if len(names) > 1 else (given,)
-            if any(describe(value) in without.get(name, ()) for name, value in zip(names, values, strict=True)):
+        for place, (names, values) in enumerate(_sets(mark)):
+            if any(
+                describe(value) in without.get(name, ()) for name, value in zip(names, values, strict=True)
+            ):
                 continue
             ours = tuple(self._value(value) for value in values)
             sets.append(ours if len(names) > 1 else ours[0])
-            kept_ids.append(ids[place] if isinstance(ids, (list, tuple)) else None)
-        kwargs = {**mark.kwargs, "ids": kept_ids} if isinstance(ids, (list, tuple)) else mark.kwargs
+            kept_ids.append(ids[place] if isinstance(ids, list | tuple) else None)
+        kwargs = {**mark.kwargs, "ids": kept_ids} if isinstance(ids, list | tuple) else mark.kwargs
         return pytest.mark.parametrize(mark.args[0], sets, **kwargs).mark
 
     def _value(self, value: Any) -> Any:
