@@ -1,7 +1,7 @@
 """Our estimators under the names and parameters of scikit-learn's: what its own tests are run with.
 
-An adapter has the parameters of its peer and translates them when it is fitted. Where settings of the peer have
-no counterpart here (other losses, folds), the peer itself is what a call of the adapter returns.
+An adapter has the parameters of its peer and translates them when it is fitted. Where settings of the peer
+have no counterpart here (other losses, folds), the peer itself is what a call of the adapter returns.
 """
 
 from __future__ import annotations
