@@ -101,8 +101,8 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
         rounding = np.square(8.0 * np.finfo(np.float64).eps * mean)
     if not np.isfinite(variance):
         raise ValueError(
-            "gamma='scale' needs the variance of the features, which is out of the range of float64: scale the "
-            "features, or give gamma as a number"
+            "gamma='scale' needs the variance of the features, which is out of the range of float64: scale "
+            "the features, or give gamma as a number"
         )
     return float(1.0 / (X.shape[1] * variance)) if variance > rounding else 1.0
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.estimators.parameters import (
     check_kernel,
     check_random_state_parameter,
@@ -28,7 +29,7 @@ from squaresvm.estimators.parameters import (
     check_verbose,
 )
 from squaresvm.kernels import Kernel, KernelFunction, scale_gamma
-from squaresvm.models.fit_log import FitLog
+from squaresvm.models.fit_log import FitListener, FitListeners, FitLog
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.problems import make_operator
@@ -52,7 +53,7 @@ __all__ = ["SquareSVM", "refuse_out"]
 T = TypeVar("T")
 
 
-class SquareSVM(BaseEstimator):
+class SquareSVM(CallbackSupportMixin, BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]
@@ -60,6 +61,8 @@ class SquareSVM(BaseEstimator):
     _state: Model
     #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
+    #: Who is told how a fit goes, while it does.
+    _tasks: FitTasks | None = None
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class SquareSVM(BaseEstimator):
 
     # Fitting -------------------------------------------------------------------------------------
 
+    @tells_callbacks
     def fit(
         self,
         X: Any,
@@ -127,6 +131,7 @@ class SquareSVM(BaseEstimator):
             raise ValueError("checkpoint goes with a source: rows in memory are fitted faster than written")
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
+        trial._tasks = FitTasks.of(self, X, y, sample_weight)
         trial._check_parameters()
         trial._record = None  # What came with a file belongs to the rows of that file.
         rows = trial._check_rows(X, y, sample_weight, ids)
@@ -149,9 +154,12 @@ class SquareSVM(BaseEstimator):
             )
         choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()
+        trial._tasks = FitTasks.of(self, source, None, None)
         trial._check_parameters()
         trial._record = None
-        trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
+        tasks = trial._tasks
+        begins = None if tasks is None else (lambda: tasks.next("pass"))
+        trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint, begins)
         log = self._fit_log()
         if log is not None:
             log.began(trial._state.solver, trial._state.reason)
@@ -191,8 +199,13 @@ class SquareSVM(BaseEstimator):
         """Return the model of the rows; estimators that weigh rows by their residuals train it again."""
         return train(rows, settings, operator, self._fit_log(), claim)
 
-    def _fit_log(self) -> FitLog | None:
-        return FitLog(type(self).__name__, int(self.verbose)) if self.verbose else None
+    def _fit_log(self) -> FitListener | None:
+        members: list[FitListener] = []
+        if self.verbose:
+            members.append(FitLog(type(self).__name__, int(self.verbose)))
+        if self._tasks is not None:
+            members.append(self._tasks)
+        return FitListeners(tuple(members)) if members else None
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
@@ -203,7 +216,10 @@ class SquareSVM(BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if name not in trial.__dict__:
                 self.__dict__.pop(name, None)
+        tasks = trial.__dict__.pop("_tasks", None)
         self.__dict__.update(trial.__dict__)
+        if tasks is not None:
+            tasks.done()
 
     def _check_parameters(self) -> None:
         check_positive("C", self.C)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from squaresvm.estimators.callbacks import FitTasks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.rows import Rows
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
@@ -32,16 +34,21 @@ Pair: TypeAlias = tuple[Any, Any]
 Pairs: TypeAlias = dict[Pair, SquareSVMClassifier]
 
 
-def train_pairs(estimator: Any, X: Matrix, rows: Rows, classes: np.ndarray[Any, Any]) -> Pairs:
+def train_pairs(
+    estimator: Any, X: Matrix, rows: Rows, classes: np.ndarray[Any, Any], tasks: FitTasks | None = None
+) -> Pairs:
     """Return a fitted model for each pair of classes."""
-    return {pair: fit_pair(estimator, X, rows, pair) for pair in combinations(classes.tolist(), 2)}
+    return {pair: fit_pair(estimator, X, rows, pair, tasks) for pair in combinations(classes.tolist(), 2)}
 
 
-def fit_pair(estimator: Any, X: Matrix, rows: Rows, pair: Pair) -> SquareSVMClassifier:
+def fit_pair(
+    estimator: Any, X: Matrix, rows: Rows, pair: Pair, tasks: FitTasks | None = None
+) -> SquareSVMClassifier:
     """Return the model of one pair, on the rows of its two classes and under their ids."""
     model = for_pair(estimator, pair)
     (own,) = np.nonzero(in_pair(rows.y, pair))
-    return model.fit(X[own], rows.y[own], sample_weight=rows.weights[own], ids=rows.ids.values[own])
+    with nullcontext() if tasks is None else tasks.part("pair", model):
+        return model.fit(X[own], rows.y[own], sample_weight=rows.weights[own], ids=rows.ids.values[own])
 
 
 def for_pair(estimator: Any, pair: Pair) -> SquareSVMClassifier:

@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from squaresvm.estimators.callbacks import CallbackSupportMixin
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.judging.calibration import Calibration
 from squaresvm.meta.pairs import Pairs, combine, features_of, places
@@ -86,7 +87,7 @@ class Votes:
         return self.calibration
 
 
-class Voting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A fitted model of every pair of classes, to be asked; see :class:`squaresvm.OneVsOne`."""
 
     _votes: Votes
