@@ -97,7 +97,20 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
     >>> scale_gamma(X, np.ones(2)) == float(1 / (2 * X.var()))
     True
     """
-    share = weights / weights.sum()
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = _mean_and_variance(X, weights / weights.sum())
+        # Of constant rows rounding leaves a variance that is not quite zero.
+        rounding = np.square(8.0 * np.finfo(np.float64).eps * mean)
+    if not np.isfinite(variance):
+        raise ValueError(
+            "gamma='scale' needs the variance of the features, which is out of the range of float64: scale "
+            "the features, or give gamma as a number"
+        )
+    return float(1.0 / (X.shape[1] * variance)) if variance > rounding else 1.0
+
+
+def _mean_and_variance(X: Matrix, share: FloatArray) -> tuple[float, float]:
+    """Return mean and variance of all entries of X; of each row, `share` is its share in the weights."""
     n = X.shape[1]
     wide = X.astype(np.float64, copy=False) if sp.issparse(X) else X
     mean = float(share @ np.asarray(wide.sum(axis=1, dtype=np.float64)).ravel()) / n
@@ -106,17 +119,13 @@ def scale_gamma(X: Matrix, weights: FloatArray) -> float:
         away = np.square(wide.data - mean)
         entries = sp.csr_matrix((away, X.indices, X.indptr), shape=X.shape)
         zeros = n - np.diff(X.indptr)
-        variance = float(share @ (np.asarray(entries.sum(axis=1)).ravel() + zeros * mean**2)) / n
-    else:
-        dense = np.asarray(X, dtype=np.float64)
-        variance = sum(
-            float(share[i : i + 4096] @ ((dense[i : i + 4096] - mean) ** 2).sum(axis=1))
-            for i in range(0, dense.shape[0], 4096)
-        )
-        variance /= n
-    # Of constant rows rounding leaves a variance that is not quite zero.
-    rounding = (8.0 * np.finfo(np.float64).eps * mean) ** 2
-    return float(1.0 / (n * variance)) if variance > rounding else 1.0
+        return mean, float(share @ (np.asarray(entries.sum(axis=1)).ravel() + zeros * np.square(mean))) / n
+    dense = np.asarray(X, dtype=np.float64)
+    variance = sum(
+        float(share[i : i + 4096] @ ((dense[i : i + 4096] - mean) ** 2).sum(axis=1))
+        for i in range(0, dense.shape[0], 4096)
+    )
+    return mean, variance / n
 
 
 #: Rows that tell where the rows are, and how large squared means of columns may be beside their variances.

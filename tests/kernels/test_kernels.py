@@ -167,6 +167,13 @@ class TestScaleGamma:
     def test_constant_rows(self, form):
         assert scale_gamma(form(np.full((5, 3), 0.1)), np.ones(5)) == 1.0
 
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+    @pytest.mark.parametrize("largest", [1e200, np.finfo(np.float64).max])
+    def test_features_beyond_the_range_of_squares_are_refused(self, form, largest):
+        X = largest * np.random.default_rng(0).uniform(size=(10, 2))
+        with pytest.raises(ValueError, match="out of the range of float64: scale the features"):
+            scale_gamma(form(X), np.ones(10))
+
 
 class TestAugmented:
     """k([x, -1], [z, -1]) without the extra column."""

@@ -20,8 +20,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
-from squaresvm.models.fit_log import FitLog
+from squaresvm.models.fit_log import FitListener, FitListeners, FitLog
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.problems import make_operator
@@ -51,7 +52,7 @@ __all__ = ["SquareSVM", "refuse_out"]
 T = TypeVar("T")
 
 
-class SquareSVM(BaseEstimator):
+class SquareSVM(CallbackSupportMixin, BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]
@@ -59,6 +60,8 @@ class SquareSVM(BaseEstimator):
     _state: Model
     #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
+    #: Who is told how a fit goes, while it does.
+    _tasks: FitTasks | None = None
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class SquareSVM(BaseEstimator):
 
     # Fitting -------------------------------------------------------------------------------------
 
+    @tells_callbacks
     def fit(
         self,
         X: Any,
@@ -126,6 +130,7 @@ class SquareSVM(BaseEstimator):
             raise ValueError("checkpoint goes with a source: rows in memory are fitted faster than written")
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
+        trial._tasks = FitTasks.of(self, X, y, sample_weight)
         trial._check_parameters()
         trial._record = None  # What came with a file belongs to the rows of that file.
         rows = trial._check_rows(X, y, sample_weight, ids)
@@ -148,9 +153,12 @@ class SquareSVM(BaseEstimator):
             )
         choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()
+        trial._tasks = FitTasks.of(self, source, None, None)
         trial._check_parameters()
         trial._record = None
-        trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint)
+        tasks = trial._tasks
+        begins = None if tasks is None else (lambda: tasks.next("pass"))
+        trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint, begins)
         log = self._fit_log()
         if log is not None:
             log.began(trial._state.solver, trial._state.reason)
@@ -190,8 +198,13 @@ class SquareSVM(BaseEstimator):
         """Return the model of the rows; estimators that weigh rows by their residuals train it again."""
         return train(rows, settings, operator, self._fit_log(), claim)
 
-    def _fit_log(self) -> FitLog | None:
-        return FitLog(type(self).__name__, int(self.verbose)) if self.verbose else None
+    def _fit_log(self) -> FitListener | None:
+        members: list[FitListener] = []
+        if self.verbose:
+            members.append(FitLog(type(self).__name__, int(self.verbose)))
+        if self._tasks is not None:
+            members.append(self._tasks)
+        return FitListeners(tuple(members)) if members else None
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
@@ -202,7 +215,10 @@ class SquareSVM(BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if name not in trial.__dict__:
                 self.__dict__.pop(name, None)
+        tasks = trial.__dict__.pop("_tasks", None)
         self.__dict__.update(trial.__dict__)
+        if tasks is not None:
+            tasks.done()
 
     def _check_parameters(self) -> None:
         check_positive("C", self.C)
@@ -330,7 +346,7 @@ class SquareSVM(BaseEstimator):
     @property
     def support_(self) -> IntArray:
         """Positions, among the rows held, of the rows that the decision function uses."""
-        return np.array(self._fitted("support_").attribute("support"))
+        return _read_only(self._fitted("support_").attribute("support"))
 
     @property
     def support_vectors_(self) -> Matrix:
@@ -345,12 +361,12 @@ class SquareSVM(BaseEstimator):
     @property
     def dual_coef_(self) -> FloatArray:
         """Signed multipliers of the support rows, of shape (1 or n_classes, n_support)."""
-        return np.array(self._fitted("dual_coef_").attribute("dual_coef"))
+        return _read_only(self._fitted("dual_coef_").attribute("dual_coef"))
 
     @property
     def intercept_(self) -> FloatArray:
         """The bias b, of shape (1 or n_classes,)."""
-        return np.array(self._fitted("intercept_").solution.bias)
+        return _read_only(self._fitted("intercept_").solution.bias)
 
     @property
     def coef_(self) -> FloatArray:
@@ -358,7 +374,7 @@ class SquareSVM(BaseEstimator):
         primal = self._fitted("coef_").primal
         if primal is None:
             raise AttributeError("coef_ exists only with kernel='linear'")
-        return np.array(primal.T, order="C")
+        return _read_only(primal.T)
 
     @property
     def n_iter_(self) -> int:
@@ -452,6 +468,13 @@ class SquareSVM(BaseEstimator):
                 f"on {names[place]!r} there: give the columns in the order of the fit"
             )
         return source.map(task)
+
+
+def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy that cannot be written to: what is written to a copy would be lost in silence."""
+    copy = np.array(values, order="C")
+    copy.flags.writeable = False
+    return copy
 
 
 def refuse_out(out: object) -> None:

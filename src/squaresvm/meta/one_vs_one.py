@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from squaresvm.estimators.callbacks import FitTasks, tells_callbacks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Proposal
 from squaresvm.judging.receipt import Receipt
@@ -72,6 +73,7 @@ class OneVsOne(Voting):
 
     # Rows come and go --------------------------------------------------------------------------------
 
+    @tells_callbacks
     def fit(
         self,
         X: Any,
@@ -93,14 +95,17 @@ class OneVsOne(Voting):
         self
         """
         self._check_estimator()
+        tasks = FitTasks.of(self, X, y, sample_weight)
         trial = copy.copy(self)
         for name in ("n_features_in_", "feature_names_in_"):
             trial.__dict__.pop(name, None)
         X, y, weights = trial._check_rows(X, y, sample_weight, reset=True)
         named = Ids.numbered(y.size) if ids is None else Ids.given(ids, y.size)
-        trial._votes = trial._built(X, Rows(np.empty((y.size, 0)), y, weights, named))
+        trial._votes = trial._built(X, Rows(np.empty((y.size, 0)), y, weights, named), tasks)
         self.__dict__.clear()
         self.__dict__.update(trial.__dict__)
+        if tasks is not None:
+            tasks.done()
         return self
 
     def refit(self) -> Self:
@@ -117,13 +122,13 @@ class OneVsOne(Voting):
             self._votes = self._built(features_of(votes.rows, votes.pairs), votes.rows)
         return self
 
-    def _built(self, X: Matrix, rows: Rows) -> Votes:
+    def _built(self, X: Matrix, rows: Rows, tasks: FitTasks | None = None) -> Votes:
         classes = check_classes(rows)
         template = clone(self.estimator)
         kernel, gamma = template.kernel, getattr(template, "gamma", None)
         if gamma == "scale" and kernel != "linear" and not callable(kernel):
             template.gamma = scale_gamma(X, rows.weights)
-        return Votes(rows, train_pairs(template, X, rows, classes), template)
+        return Votes(rows, train_pairs(template, X, rows, classes, tasks), template)
 
     def learn(
         self,

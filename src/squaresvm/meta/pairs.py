@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -17,6 +18,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.judging.calibration import Calibration
 from squaresvm.models.ownership import REQUESTS
@@ -44,16 +46,21 @@ Pair: TypeAlias = tuple[Any, Any]
 Pairs: TypeAlias = dict[Pair, SquareSVMClassifier]
 
 
-def train_pairs(estimator: Any, X: Matrix, rows: Rows, classes: np.ndarray[Any, Any]) -> Pairs:
+def train_pairs(
+    estimator: Any, X: Matrix, rows: Rows, classes: np.ndarray[Any, Any], tasks: FitTasks | None = None
+) -> Pairs:
     """Return a fitted model for each pair of classes."""
-    return {pair: fit_pair(estimator, X, rows, pair) for pair in combinations(classes.tolist(), 2)}
+    return {pair: fit_pair(estimator, X, rows, pair, tasks) for pair in combinations(classes.tolist(), 2)}
 
 
-def fit_pair(estimator: Any, X: Matrix, rows: Rows, pair: Pair) -> SquareSVMClassifier:
+def fit_pair(
+    estimator: Any, X: Matrix, rows: Rows, pair: Pair, tasks: FitTasks | None = None
+) -> SquareSVMClassifier:
     """Return the model of one pair, on the rows of its two classes and under their ids."""
     model = for_pair(estimator, pair)
     (own,) = np.nonzero(in_pair(rows.y, pair))
-    return model.fit(X[own], rows.y[own], sample_weight=rows.weights[own], ids=rows.ids.values[own])
+    with nullcontext() if tasks is None else tasks.part("pair", model):
+        return model.fit(X[own], rows.y[own], sample_weight=rows.weights[own], ids=rows.ids.values[own])
 
 
 def for_pair(estimator: Any, pair: Pair) -> SquareSVMClassifier:
@@ -185,7 +192,7 @@ class Votes:
         return self.calibration
 
 
-class Voting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A fitted model of every pair of classes, to be asked; see :class:`squaresvm.OneVsOne`."""
 
     _votes: Votes

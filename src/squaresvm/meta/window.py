@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Hashable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.estimators.requests import Proposal
 from squaresvm.judging.receipt import Receipt
 from squaresvm.models.ownership import REQUESTS
@@ -35,7 +37,7 @@ def _has(method: str) -> Any:
     return check
 
 
-class Window(MetaEstimatorMixin, BaseEstimator):
+class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Keep a model of the latest rows only, by count or by age, exactly.
 
     Each call of `learn` adds rows and forgets those that have become too old, both by the updates of the
@@ -82,6 +84,7 @@ class Window(MetaEstimatorMixin, BaseEstimator):
 
     # Filling the window ----------------------------------------------------------------------------
 
+    @tells_callbacks
     def fit(
         self,
         X: Any,
@@ -110,10 +113,14 @@ class Window(MetaEstimatorMixin, BaseEstimator):
         first = count - int(inside.sum())
         fitted = clone(self.estimator)
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        fitted.fit(X, y, sample_weight=weights, ids=ids)
+        tasks = FitTasks.of(self, X, y, sample_weight)
+        with nullcontext() if tasks is None else tasks.part("rows of the window", fitted):
+            fitted.fit(X, y, sample_weight=weights, ids=ids)
         if first:
             fitted.forget(fitted.ids_[:first])
         self._replace(fitted, None if moments is None else moments[first:])
+        if tasks is not None:
+            tasks.done()
         return self
 
     def learn(

@@ -1,15 +1,81 @@
-"""What a fit says of itself on standard error, where ``verbose`` asks for it."""
+"""What a fit says of itself: on standard error, where ``verbose`` asks for it, and to other listeners."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, TextIO
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TextIO
 
 from squaresvm.runtime.progress import Pace, print_line
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Callback, Progress, Solver
 
-__all__ = ["FitLog"]
+__all__ = ["FitListener", "FitListeners", "FitLog", "listening_with"]
+
+
+class FitListener(Protocol):
+    """Who is told how a fit goes."""
+
+    def began(self, solver: str, reason: str, columns: int = 1) -> None:
+        """Hear which solver was taken, and why."""
+        ...
+
+    def listening(self, solver: Solver) -> Solver:
+        """Return the solver with one more who hears of its iterations, where it tells of any."""
+        ...
+
+    def ended(self, certificate: Certificate) -> None:
+        """Hear what the certificate says."""
+        ...
+
+
+@dataclass(frozen=True)
+class FitListeners:
+    """Several who are told alike.
+
+    Parameters
+    ----------
+    members : tuple of FitListener
+    """
+
+    members: tuple[FitListener, ...]
+
+    def began(self, solver: str, reason: str, columns: int = 1) -> None:
+        """Tell all which solver was taken, and why."""
+        for member in self.members:
+            member.began(solver, reason, columns)
+
+    def listening(self, solver: Solver) -> Solver:
+        """Return the solver with all who hear of its iterations."""
+        for member in self.members:
+            solver = member.listening(solver)
+        return solver
+
+    def ended(self, certificate: Certificate) -> None:
+        """Tell all what the certificate says."""
+        for member in self.members:
+            member.ended(certificate)
+
+
+def listening_with(solver: Solver, hear: Callback) -> Solver:
+    """Return the solver with one more who hears of its iterations, where it tells of any.
+
+    Parameters
+    ----------
+    solver : Solver
+    hear : callable
+        Stops the search by returning True, as does the callback that the solver has.
+    """
+    if "callback" not in getattr(solver, "__dataclass_fields__", {}):
+        return solver
+    options: Any = solver
+    first: Callback | None = options.callback
+
+    def both(progress: Progress) -> bool:
+        stops = bool(hear(progress))
+        return bool(first is not None and first(progress)) or stops
+
+    heard: Solver = replace(options, callback=both)
+    return heard
 
 
 class FitLog:
@@ -38,18 +104,7 @@ class FitLog:
 
     def listening(self, solver: Solver) -> Solver:
         """Return the solver with one more who hears of its iterations, where it tells of any."""
-        if "callback" not in getattr(solver, "__dataclass_fields__", {}):
-            return solver
-        options: Any = solver
-        heard: Solver = replace(options, callback=self._beside(options.callback))
-        return heard
-
-    def _beside(self, callback: Callback | None) -> Callback:
-        def hear(progress: Progress) -> bool | None:
-            self._tell(progress)
-            return None if callback is None else callback(progress)
-
-        return hear
+        return listening_with(solver, self._tell)
 
     def _tell(self, progress: Progress) -> None:
         if not self._pace.is_due():

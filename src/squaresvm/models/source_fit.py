@@ -55,6 +55,7 @@ def fit_source(
     settings_of: Callable[[Rows], Settings],
     has_labels: bool,
     checkpoint: Any = None,
+    pass_begins: Callable[[], object] | None = None,
 ) -> StreamedState:
     """Return the model of a source: a first look, then passes until the certificate is within tol.
 
@@ -66,13 +67,15 @@ def fit_source(
     has_labels : bool
         Whether y holds labels; values of a regression otherwise.
     checkpoint : path, optional
+    pass_begins : callable, optional
+        Called when a pass begins.
 
     Returns
     -------
     StreamedState
     """
     n = source.n_features
-    progress = PassProgress(source.n_rows)
+    progress = PassProgress(source.n_rows, begins=pass_begins)
     try:
         look = Look(has_labels, _sample_size(n), fingerprint=checkpoint is not None)
         survey = _look(source, look, progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squaresvm.models.fit_log import FitLog
+from squaresvm.models.fit_log import FitListener
 from squaresvm.models.model import Known, Settings, warn_unless_converged
 from squaresvm.models.ownership import Claim
 from squaresvm.models.problems import check_costs, find_classes, make_problem, rows_of_weight
@@ -18,7 +18,7 @@ def train(
     rows: Rows,
     settings: Settings,
     operator: Operator | None = None,
-    log: FitLog | None = None,
+    log: FitListener | None = None,
     claim: Claim | None = None,
 ) -> State:
     """Return the model of the rows: from rows to operator, problem, solver, certificate.
@@ -29,7 +29,7 @@ def train(
     settings : Settings
     operator : Operator, optional
         Where K is at hand already.
-    log : FitLog, optional
+    log : FitListener, optional
         Who tells of it.
     claim : Claim, optional
         To the buffers of the operator, where others have used them before.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -82,10 +82,15 @@ class PassProgress:
         Rows of a pass, where they are known.
     stream : file, optional
         Where to write; standard error by default.
+    begins : callable, optional
+        Called when a pass begins.
     """
 
-    def __init__(self, n_rows: int | None, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, n_rows: int | None, stream: TextIO | None = None, begins: Callable[[], object] | None = None
+    ) -> None:
         self.n_rows = n_rows
+        self._begins = begins
         self.passes = 0
         self._line, self._pace = TerminalLine(stream), Pace()
 
@@ -93,6 +98,8 @@ class PassProgress:
         """Note that the pass has come to so many rows; 0 begins the next."""
         if rows == 0:
             self.passes += 1
+            if self._begins is not None:
+                self._begins()
         if not self._line.shows or not self._pace.is_due():
             return
         share = "" if not self.n_rows else f" of {self.n_rows:,} ({rows / self.n_rows:.0%})"

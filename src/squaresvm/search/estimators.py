@@ -82,7 +82,9 @@ class LooSearch(Updating):
         X = self._rows_or_kernel(rows, held)
         judge = Judge(check_scoring(self.scoring), X, y, classes, rows.weights[held], weights[held])
         path = self._paths(X, settings, encode(y, classes), weights[held])
-        search = Search(path, judge, self.refine, self.n_jobs, bool(self.verbose))
+        tasks = self._tasks
+        told = None if tasks is None else (lambda: tasks.told("decomposition"))
+        search = Search(path, judge, self.refine, self.n_jobs, bool(self.verbose), told)
         self._search = search.run(Cs, self._gamma_values(settings))
         C, gamma = self._search.best
         kernel = settings.kernel

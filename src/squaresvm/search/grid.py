@@ -307,6 +307,8 @@ class Search:
     n_jobs : int or None
     verbose : bool
         Show progress, on a terminal.
+    told : callable, optional
+        Called after each decomposition.
     """
 
     path: Callable[[float | None], Path]
@@ -314,6 +316,7 @@ class Search:
     refine: int
     n_jobs: int | None
     verbose: bool
+    told: Callable[[], object] | None = None
 
     def run(self, Cs: Sequence[float], gammas: Sequence[float | None]) -> SearchResults:
         """Return the scores of the grid, and of the finer ones around its best."""
@@ -342,6 +345,8 @@ class Search:
             for column in self._columns(list(grid.items())):
                 found.update(column)
                 advance()
+                if self.told is not None:
+                    self.told()
         results.extend(found, number)
         self._check(results, found)
 
