@@ -184,7 +184,7 @@ class TestMetaEstimators:
         pipeline = make_pipeline(StandardScaler(), RLSSVC())
         grid = GridSearchCV(pipeline, {"rlssvc__C": [0.1, 1.0]}, cv=2).set_callbacks(heard)
         grid.fit(X, y)
-        # Two Cs on two folds, and the best C on all rows: the tasks of the model are within those of the search.
+        # Two Cs on two folds, and the best C on all rows: the model's tasks are within those of the search.
         assert heard.count("iteration") >= 5
         assert heard.calls.index("begin search") < heard.calls.index("begin iteration")
         assert heard.calls[-1] == "teardown"
