@@ -19,10 +19,14 @@ from squaresvm.cli.inputs import check_place
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.requests import forget, learn, predict
 from squaresvm.cli.train import train
+<<<<<<< HEAD
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.rows.labels import sign_columns
 from squaresvm.runtime.progress import CountProgress
+=======
+from squaresvm.cli.verify import verify
+>>>>>>> verify
 
 if TYPE_CHECKING:
     from squaresvm import LSSVC
@@ -33,8 +37,8 @@ app = typer.Typer(
     name="squaresvm",
     cls=Commands,
     help="Squared-loss support vector machines that learn, forget and prove it.",
-    epilog="Exit codes: 0 done, 1 not converged, 2 bad usage or bad input, 3 the result could not be "
-    "printed, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 not converged (verify: something is false), 2 bad usage or bad input, "
+    "3 the result could not be printed, 130 interrupted.",
     add_completion=True,
     rich_markup_mode="markdown",
 )
@@ -80,6 +84,7 @@ def demo(
     printer.result({"page": str(output), "lines": lines})
 
 
+<<<<<<< HEAD
 def _demonstrate(path: Path, say: Callable[[str], object]) -> None:
     """Train on the breast cancer data of scikit-learn, forget rows with a receipt, and write a page.
 
@@ -259,6 +264,9 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
 
 
 for command in (train, predict, learn, forget, inspect, bench, demo):
+=======
+for command in (train, predict, learn, forget, inspect, verify, bench, demo):
+>>>>>>> verify
     app.command()(command)
 
 

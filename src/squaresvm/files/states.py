@@ -12,6 +12,7 @@ from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSV
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor
+<<<<<<< HEAD:src/squaresvm/files/states.py
 from squaresvm.factors.packing import is_in_order, packed, unpacked
 from squaresvm.files.values import (
     Arrays,
@@ -27,6 +28,13 @@ from squaresvm.files.values import (
     encode_settings,
     floats_of,
 )
+=======
+from squaresvm.factors.packing import unpacked
+from squaresvm.files.arrays import Arrays, decode_ids, decode_labels, decode_matrix, floats_of
+from squaresvm.files.certificates import decode_certificate
+from squaresvm.files.encoding import ESTIMATORS
+from squaresvm.files.parameters import decode_parameters, decode_settings
+>>>>>>> verify:src/squaresvm/files/decoding.py
 from squaresvm.judging.calibration import Calibration
 from squaresvm.models.model import Known, Model, Settings
 from squaresvm.models.problems import check_costs, find_classes
@@ -272,7 +280,11 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     columns = 1 if classes is None or classes.size == 2 else int(classes.size)
     solution = decode_solution(header, arrays, settings, (held.size, rows.n_columns, columns))
     operator = _precomputed(arrays, settings, weights[held])
-    known = Known(calibration=decode_calibration(arrays, classes))
+    claimed = header.get("certificate")  # Not in files of earlier versions.
+    known = Known(
+        calibration=decode_calibration(arrays, classes),
+        claimed=None if claimed is None else decode_certificate(claimed, columns),
+    )
     solver, reason = decode_solver(header)
     state = State(
         settings=settings,
