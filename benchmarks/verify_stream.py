@@ -2,8 +2,8 @@
 
     python benchmarks/verify_stream.py [--rows 1000000] [--columns 20] [--limit 1024]
 
-The parent writes the rows and fits the model; the child loads the model file and runs `squaresvm verify` on the
-Parquet file, its data segment limited by the operating system, and reports its time and peak memory.
+The parent writes the rows and fits the model; the child loads the model file and runs `squaresvm verify` on
+the Parquet file, its data segment limited by the operating system, and reports its time and peak memory.
 """
 
 from __future__ import annotations

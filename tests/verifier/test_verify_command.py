@@ -164,10 +164,11 @@ def test_values_of_a_stream_in_csv(tmp_path):
 
 
 def test_bad_input_is_told_in_one_line(tmp_path, trained):
-    stream, path, frame = streamed(tmp_path)
+    stream, _, frame = streamed(tmp_path)
     held, data = trained
     assert refused(stream) == (
-        f"{stream}: a model fitted from a stream keeps no rows: give the data that it was fitted on, to be read again"
+        f"{stream}: a model fitted from a stream keeps no rows: give the data that it was fitted on, "
+        "to be read again"
     )
     assert refused(tmp_path / "nothing.model") == f"{tmp_path / 'nothing.model'}: no such file or folder"
     assert refused(data).startswith(f"{data}: ")  # A table is no model.

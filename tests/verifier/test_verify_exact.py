@@ -170,7 +170,7 @@ def test_it_agrees_for_linear_models_in_multipliers(kind):
 @pytest.mark.parametrize("kind", ["squared, free", "hinge, free", "hinge, penalised", "values"])
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian"])
 def test_sparse_rows_give_the_same_digits(kind, kernel):
-    model, X, y, weights = made(kind, kernel)
+    model, X, _, _ = made(kind, kernel)
     first = squaresvm.verify(moved(model))
     rows = replace(model._state.rows, base=sp.csr_matrix(X))
     model._state = replace(model._state, rows=rows, known=type(model._state.known)())
@@ -206,7 +206,10 @@ def test_tiles_of_any_size_give_the_same_digits(kernel, monkeypatch):
 
 
 def _apart(wide, exact):
-    return max(abs((mpmath.mpf(h) + mpmath.mpf(low)) / e - 1) for h, low, e in zip(wide.hi, wide.lo, exact))
+    return max(
+        abs((mpmath.mpf(h) + mpmath.mpf(low)) / e - 1)
+        for h, low, e in zip(wide.hi, wide.lo, exact, strict=True)
+    )
 
 
 def test_exp_has_98_bits():

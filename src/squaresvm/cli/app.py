@@ -19,14 +19,11 @@ from squaresvm.cli.inputs import check_place
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.requests import forget, learn, predict
 from squaresvm.cli.train import train
-<<<<<<< HEAD
+from squaresvm.cli.verify import verify
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.rows.labels import sign_columns
 from squaresvm.runtime.progress import CountProgress
-=======
-from squaresvm.cli.verify import verify
->>>>>>> verify
 
 if TYPE_CHECKING:
     from squaresvm import LSSVC
@@ -84,7 +81,6 @@ def demo(
     printer.result({"page": str(output), "lines": lines})
 
 
-<<<<<<< HEAD
 def _demonstrate(path: Path, say: Callable[[str], object]) -> None:
     """Train on the breast cancer data of scikit-learn, forget rows with a receipt, and write a page.
 
@@ -263,10 +259,7 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, learn, forget, inspect, bench, demo):
-=======
 for command in (train, predict, learn, forget, inspect, verify, bench, demo):
->>>>>>> verify
     app.command()(command)
 
 

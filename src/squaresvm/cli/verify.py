@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 import squaresvm
-from squaresvm.cli.console import AsJson, Printer
-from squaresvm.cli.failures import FALSE, BadInputError, naming
+from squaresvm.cli.console import FALSE, AsJson, BadInputError, Printer, naming
 from squaresvm.cli.inputs import ModelPath, rows_to_check
 
 __all__ = ["verify"]

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 
 from squaresvm.factors import Moments
-<<<<<<< HEAD
-from squaresvm.files.states import decode_calibration, decode_solution, decode_solver, encode_solution
+from squaresvm.files.claims import (
+    decode_bound,
+    decode_calibration,
+    decode_certificate,
+    encode_certificate,
+)
+from squaresvm.files.states import decode_solution, decode_solver, encode_solution
 from squaresvm.files.values import Arrays, decode_labels, encode_labels, floats_of, number
-=======
-from squaresvm.files.arrays import Arrays, decode_labels, encode_labels, floats_of
-from squaresvm.files.certificates import decode_bound, decode_certificate, encode_certificate
-from squaresvm.files.decoding import decode_calibration, decode_solution, decode_solver
-from squaresvm.files.encoding import encode_solution
-from squaresvm.files.parameters import number
->>>>>>> verify
 from squaresvm.models.model import Settings
 from squaresvm.models.streamed import StreamedState
 from squaresvm.operators.precomputed import check_symmetric

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,132 @@ import numpy as np
 from squaresvm.files import load
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray
-from squaresvm.verifier.conditions import Truth
+from squaresvm.verifier.conditions import Truth, judge_multipliers
 from squaresvm.verifier.kernel_values import KernelValues
-from squaresvm.verifier.multipliers import judge_multipliers
 from squaresvm.verifier.primal import Chunk, judge_primal
-from squaresvm.verifier.reading import Fitted, fitted_models, targets_and_weights
-from squaresvm.verifier.rows_held import compare_rows
-from squaresvm.verifier.sources import source_of
-from squaresvm.verifier.verdict import Claim, Verdict
+from squaresvm.verifier.reading import (
+    Claim,
+    Fitted,
+    fitted_models,
+    other_rows,
+    source_of,
+    targets_and_weights,
+)
 from squaresvm.verifier.wide import Wide
 
-__all__ = ["verify"]
+__all__ = ["Verdict", "verify"]
 
 #: Bytes that computing may take at the least: a tile of one row must fit.
 _LEAST_MEMORY = 2**20
 #: Which of two statuses is said of both together.
 _STATUSES = ("max_iter", "stopped", "precision", "converged")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a model claims, what is true, and how far it is from the optimum of exactly its rows.
+
+    Parameters
+    ----------
+    model : str
+        Which model it is.
+    rows : int
+        Rows of positive weight that everything was computed on: all of them, never a sample.
+    claimed : Claim
+        What the model's certificate says, or the file's that it came from. Of several classes or pairs, the
+        worst residual and the sums, as everywhere.
+    residual, gap, objective : float
+        The same, computed from the definitions in about 100 bits.
+    residual_rounding, gap_rounding, objective_rounding : float
+        How far what a certificate says, computed in float64, may be from this: rounding of sums and products
+        of the sizes that occur.
+    decision_error : float or None
+        No decision value at the rows is farther than this from that of the optimum of the same rows; None
+        where there is no such bound.
+    faults : tuple of str
+        What is false, and where, a sentence each.
+    notes : tuple of str
+        What is worth knowing and is no fault.
+    parts : tuple of Verdict
+        Of a model of pairs of classes, the verdict on each.
+
+    Examples
+    --------
+    >>> import squaresvm
+    >>> from sklearn.datasets import load_iris
+    >>> model = squaresvm.LSSVC().fit(*load_iris(return_X_y=True))
+    >>> verdict = squaresvm.verify(model)
+    >>> verdict.ok, verdict.rows, verdict.residual < 1e-6
+    (True, 150, True)
+    """
+
+    model: str
+    rows: int
+    claimed: Claim
+    residual: float
+    gap: float
+    objective: float
+    residual_rounding: float
+    gap_rounding: float
+    objective_rounding: float
+    decision_error: float | None
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    parts: tuple[Verdict, ...] = field(default=(), repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that is claimed was found to be false."""
+        return not self.faults
+
+    @property
+    def dual_objective(self) -> float:
+        """Of the feasible point that the gap was taken with: no model has an objective below it."""
+        return self.objective - self.gap
+
+    @property
+    def agrees(self) -> bool:
+        """Whether residual, gap and objective are those that are claimed, but for rounding."""
+        return all(abs(true - said) <= rounding for _, said, true, rounding in self._numbers)
+
+    @property
+    def _numbers(self) -> list[tuple[str, float, float, float]]:
+        names = ("residual", "gap", "objective")
+        return [
+            (name, getattr(self.claimed, name), getattr(self, name), getattr(self, f"{name}_rounding"))
+            for name in names
+        ]
+
+    @property
+    def findings(self) -> list[str]:
+        """Faults, then notes."""
+        return [*self.faults, *self.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON: numbers that JSON has none for are None."""
+        found = {"ok": self.ok, "agrees": self.agrees, **asdict(self)}
+        found["parts"] = [part.to_json() for part in self.parts]
+        return {name: _finite(value) for name, value in found.items()}
+
+    def __str__(self) -> str:
+        """Return the verdict in a few lines."""
+        error = "no bound" if self.decision_error is None else f"{self.decision_error:.2e}"
+        lines = [
+            f"{self.model}, {self.rows} rows: {'all true' if self.ok else 'FALSE'}",
+            f"  {'':<16}{'claimed':>14}{'true':>14}{'rounding':>14}",
+        ]
+        for name, said, true, rounding in self._numbers:
+            lines.append(f"  {name:<16}{said:>14.6e}{true:>14.6e}{rounding:>14.1e}")
+        lines.append(f"  decision values at the rows are within {error} of those of the optimum")
+        return "\n".join([*lines, *(f"  - {finding}" for finding in self.findings)])
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def verify(model: Any, data: Any = None, *, label: str | None = None, max_memory: float = 2.0**28) -> Verdict:
@@ -88,26 +198,44 @@ def verify(model: Any, data: Any = None, *, label: str | None = None, max_memory
     if isinstance(model, str | os.PathLike):
         model = load(model)
     models = fitted_models(model)
-    source = None
-    if any(each.is_streamed for each in models):
-        if data is None:
-            raise ValueError(
-                "a model fitted from a stream keeps no rows: give the data that it was fitted on, to be read "
-                "again"
-            )
-        source = source_of(models[0], data, label)
+    is_streamed = any(each.X is None for each in models)
+    if is_streamed and data is None:
+        raise ValueError(
+            "a model fitted from a stream keeps no rows: give the data that it was fitted on, to be read "
+            "again"
+        )
+    source = None if data is None else source_of(models[0], data, label)
     verdicts = [_verdict(each, source, float(max_memory)) for each in models]
     verdict = verdicts[0] if len(verdicts) == 1 else _together(type(model).__name__, verdicts)
-    if data is None or source is not None:
+    if is_streamed or source is None:
         return verdict
-    return _with_faults(verdict, compare_rows(model, source_of(models[0], data, label)))
+    return replace(verdict, faults=(*verdict.faults, *other_rows(model, source)))
 
 
-def _with_faults(verdict: Verdict, faults: Sequence[str]) -> Verdict:
-    return Verdict(**{**verdict.__dict__, "faults": (*verdict.faults, *faults)})
+def _verdict(fitted: Fitted, source: Source | None, max_memory: float) -> Verdict:
+    faults = _impossible(fitted)
+    if faults:
+        nan = float("nan")
+        none = (nan, nan, nan, nan, nan, nan)
+        return Verdict(fitted.what, fitted.rows, fitted.claim, *none, None, tuple(faults))
+    semidefinite: bool | None = True
+    if fitted.w is not None:
 
+        def passes(task: Callable[[Chunk], Any]) -> Iterator[Any]:
+            if fitted.X is not None:
+                yield task(Chunk(*fitted.problem))
+            elif source is not None:
+                yield from (found for found in source.map(_OnBlock(task, fitted)) if found is not None)
 
-# Passes over the data of a model that holds none -----------------------------------------------------
+        truth = judge_primal(passes, fitted, max_memory / 8)
+    else:
+        kernel = KernelValues(fitted, max_memory)
+        semidefinite = True if fitted.proximal else kernel.is_semidefinite
+        truth, expansion = judge_multipliers(kernel)
+        faults += _expansion_faults(fitted, expansion)
+    if fitted.rows != truth.rows:
+        faults.append(f"{fitted.what}: {fitted.rows} rows are claimed, and the data has {truth.rows}")
+    return _compared(fitted, truth, faults, semidefinite)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,61 +243,25 @@ class _OnBlock:
     """A task on chunks of a model's problem, as one on blocks of a source."""
 
     task: Callable[[Chunk], Any]
-    classes: np.ndarray[Any, Any] | None
-    class_weight: dict[Any, float]
+    of: Fitted
 
     def __call__(self, block: Block) -> Any:
         """Return what the task says; None where no row has a weight."""
         try:
-            y, weights = targets_and_weights(block.y, block.weights, self.classes, self.class_weight)
+            y, weights = targets_and_weights(block.y, block.weights, self.of.classes, self.of.class_weight)
         except LookupError as error:
             raise ValueError(
                 f"{block.place}: the model knows no class {error.args[0]!r}: this is other data"
             ) from None
-        Z = block.X
-        if not weights.all():
-            held = np.flatnonzero(weights)
-            Z, y, weights = Z[held], y[held], weights[held]
-        return self.task(Chunk(Z, y, weights)) if weights.size else None
+        held = np.flatnonzero(weights)
+        if held.size == 0:
+            return None
+        if held.size < weights.size:
+            return self.task(Chunk(block.X[held], y[held], weights[held]))
+        return self.task(Chunk(block.X, y, weights))
 
 
-# Verdicts ----------------------------------------------------------------------------------------------
-
-
-def _verdict(fitted: Fitted, source: Source | None, max_memory: float) -> Verdict:
-    settings, faults = fitted.settings, _impossible(fitted)
-    if faults:
-        return _no_verdict(fitted, faults)
-    is_regression = fitted.classes is None
-    semidefinite: bool | None = True
-    if fitted.w is not None:
-
-        def passes(task: Callable[[Chunk], Any]) -> Iterator[Any]:
-            if source is None:
-                yield task(Chunk(*fitted.problem))
-                return
-            on_block = _OnBlock(task, fitted.classes, settings.class_weight)
-            yield from (found for found in source.map(on_block) if found is not None)
-
-        truth = judge_primal(passes, settings, fitted.w, fitted.bias, max_memory / 8, is_regression)
-    else:
-        X, targets, weights = fitted.problem
-        kernel = KernelValues(
-            settings.kernel,
-            X,
-            settings.gamma,
-            settings.degree,
-            settings.coef0,
-            fitted.given,
-            max_memory,
-        )
-        semidefinite = True if settings.proximal else kernel.is_semidefinite
-        assert fitted.beta is not None
-        truth, expansion = judge_multipliers(kernel, settings, targets, weights, fitted.beta, fitted.bias)
-        faults += _expansion_faults(fitted, expansion)
-    if fitted.rows != truth.rows:
-        faults.append(f"{fitted.what}: {fitted.rows} rows are claimed, and the data has {truth.rows}")
-    return _compared(fitted, truth, faults, semidefinite)
+# What is false -----------------------------------------------------------------------------------------
 
 
 def _impossible(fitted: Fitted) -> list[str]:
@@ -187,12 +279,6 @@ def _impossible(fitted: Fitted) -> list[str]:
     return faults
 
 
-def _no_verdict(fitted: Fitted, faults: list[str]) -> Verdict:
-    nan = float("nan")
-    numbers = (nan, nan, nan, nan, nan, nan, nan)
-    return Verdict(fitted.what, fitted.rows, fitted.claim, *numbers, None, tuple(faults))
-
-
 def _expansion_faults(fitted: Fitted, expansion: tuple[Wide, FloatArray] | None) -> list[str]:
     """Return whether a proximal SVM decides by other coefficients than its multipliers stand for."""
     if expansion is None or fitted.expansion is None:
@@ -208,44 +294,29 @@ def _expansion_faults(fitted: Fitted, expansion: tuple[Wide, FloatArray] | None)
 
 
 def _compared(fitted: Fitted, truth: Truth, faults: list[str], semidefinite: bool | None) -> Verdict:
-    claim = fitted.claim
+    what, claim, tol = fitted.what, fitted.claim, fitted.tol
     true = (float(truth.residual.max()), float(truth.gap.sum()), float(truth.objective.sum()))
     rounding = (
         float(truth.residual_rounding.max()),
         float(truth.gap_rounding.sum()),
         float(truth.objective_rounding.sum()) * fitted.lost,
     )
-    said = (claim.residual, claim.gap, claim.objective)
-    for name, s, t, lost in zip(("residual", "gap", "objective"), said, true, rounding, strict=True):
-        is_bound = fitted.is_streamed and name != "objective"
+    error, notes = _decision_error(fitted, float(truth.decision_error.max()), semidefinite)
+    if fitted.is_silent:
+        notes.append(f"{what}: came without a certificate: what is compared it says of itself just now")
+    found = Verdict(what, truth.rows, claim, *true, *rounding, error, (), tuple(notes))
+    for name, s, t, lost in found._numbers:
+        is_bound = fitted.X is None and name != "objective"
         if t - s <= lost and (is_bound or s - t <= lost):
             continue
         column = _column(fitted, int(truth.residual.argmax())) if name == "residual" else ""
         faults.append(
-            f"{fitted.what}: the {name} is {t:.6e}{column}, and {s:.6e} is claimed: rounding explains "
+            f"{what}: the {name} is {t:.6e}{column}, and {s:.6e} is claimed: rounding explains "
             f"{lost:.1e} of the difference"
         )
-    tol = fitted.settings.tol
-    if claim.status == "converged" and not max(true[0], said[0]) <= tol + rounding[0]:
-        faults.append(
-            f"{fitted.what}: 'converged' is claimed for tol = {tol:g}, and the residual is {true[0]:.6e}"
-        )
-    error, notes = _decision_error(fitted, truth.decision_error, semidefinite)
-    if fitted.is_silent:
-        notes.append(
-            f"{fitted.what}: came without a certificate: what is compared it says of itself just now"
-        )
-    return Verdict(
-        fitted.what,
-        truth.rows,
-        claim,
-        *true,
-        true[2] - true[1],
-        *rounding,
-        error,
-        tuple(faults),
-        tuple(notes),
-    )
+    if claim.status == "converged" and not max(true[0], claim.residual) <= tol + rounding[0]:
+        faults.append(f"{what}: 'converged' is claimed for tol = {tol:g}, and the residual is {true[0]:.6e}")
+    return replace(found, faults=tuple(faults))
 
 
 def _column(fitted: Fitted, column: int) -> str:
@@ -255,9 +326,8 @@ def _column(fitted: Fitted, column: int) -> str:
 
 
 def _decision_error(
-    fitted: Fitted, bounds: FloatArray, semidefinite: bool | None
+    fitted: Fitted, bound: float, semidefinite: bool | None
 ) -> tuple[float | None, list[str]]:
-    bound = float(bounds.max())
     if semidefinite is False:
         return None, [
             f"{fitted.what}: the kernel is not positive semidefinite for certain: the gap bounds nothing"
@@ -272,11 +342,10 @@ def _decision_error(
 def _together(name: str, verdicts: list[Verdict]) -> Verdict:
     """Return the verdict on all pairs: worst residual, sums of gap and objective."""
 
-    def largest(numbers: Sequence[float]) -> float:
-        return float(np.max(numbers))
-
-    def total(numbers: Sequence[float]) -> float:
-        return float(np.sum(numbers))
+    def joined(of: Sequence[Any]) -> dict[str, float]:
+        names = ("gap", "objective")
+        sums = {each: float(np.sum([getattr(one, each) for one in of])) for each in names}
+        return {"residual": float(np.max([one.residual for one in of])), **sums}
 
     claims = [verdict.claimed for verdict in verdicts]
     errors = [verdict.decision_error for verdict in verdicts]
@@ -284,20 +353,12 @@ def _together(name: str, verdicts: list[Verdict]) -> Verdict:
     return Verdict(
         model=f"{name}, {len(verdicts)} pairs of classes",
         rows=sum(verdict.rows for verdict in verdicts),
-        claimed=Claim(
-            largest([claim.residual for claim in claims]),
-            total([claim.gap for claim in claims]),
-            total([claim.objective for claim in claims]),
-            min((claim.status for claim in claims), key=_STATUSES.index),
-        ),
-        residual=largest([verdict.residual for verdict in verdicts]),
-        gap=total([verdict.gap for verdict in verdicts]),
-        objective=total([verdict.objective for verdict in verdicts]),
-        dual_objective=total([verdict.dual_objective for verdict in verdicts]),
-        residual_rounding=largest([verdict.residual_rounding for verdict in verdicts]),
-        gap_rounding=total([verdict.gap_rounding for verdict in verdicts]),
-        objective_rounding=total([verdict.objective_rounding for verdict in verdicts]),
-        decision_error=largest(known) if len(known) == len(errors) else None,
+        claimed=Claim(**joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
+        **joined(verdicts),
+        residual_rounding=max(verdict.residual_rounding for verdict in verdicts),
+        gap_rounding=sum(verdict.gap_rounding for verdict in verdicts),
+        objective_rounding=sum(verdict.objective_rounding for verdict in verdicts),
+        decision_error=max(known) if len(known) == len(errors) else None,
         faults=tuple(fault for verdict in verdicts for fault in verdict.faults),
         notes=tuple(note for verdict in verdicts for note in verdict.notes),
         parts=tuple(verdicts),

@@ -53,6 +53,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.typing import BoolArray, FloatArray
+from squaresvm.verifier.kernel_values import KernelValues
 from squaresvm.verifier.wide import Wide
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "bias_residual",
     "gap_rounding_of",
     "is_penalised",
+    "judge_multipliers",
     "scale_of",
     "slack",
 ]
@@ -124,17 +126,10 @@ def gap_rounding_of(terms: FloatArray, noise: FloatArray, beyond: FloatArray) ->
 
 @dataclass(frozen=True)
 class Reach:
-    """What (4) and (5) need of one column: K_ii and C_i of the rows in S and of the others.
+    """What (4) and (5) need of one column.
 
-    Parameters
-    ----------
-    gap : float
-    total : float
-        C_S.
-    inside, outside : float
-        The largest K_ii in S, and of the other rows; -1 where there are none.
-    loosest : float
-        The largest 1 / C_i in S.
+    `gap` is G, `total` C_S, `loosest` the largest 1 / C_i in S; `inside` and `outside` are the largest K_ii
+    in S and of the other rows, -1 where there are none.
     """
 
     gap: float
@@ -147,13 +142,9 @@ class Reach:
     def of(cls, costs: FloatArray, norms: FloatArray, room: FloatArray, gap: float) -> Reach:
         """Return it for rows; `room` is t_i, infinite for the squared loss."""
         certain: BoolArray = room > np.sqrt(2.0 * gap / costs)
-        return cls(
-            float(gap),
-            float(costs[certain].sum()),
-            float(norms[certain].max(initial=-1.0)),
-            float(norms[~certain].max(initial=-1.0)),
-            float((1.0 / costs[certain]).max(initial=0.0)),
-        )
+        inside, outside = (float(norms[part].max(initial=-1.0)) for part in (certain, ~certain))
+        loosest = float((1.0 / costs[certain]).max(initial=0.0))
+        return cls(float(gap), float(costs[certain].sum()), inside, outside, loosest)
 
     def joined(self, other: Reach) -> Reach:
         """Return it for the rows of both."""
@@ -179,3 +170,97 @@ class Reach:
         if self.total > 0.0:
             found = min(found, 1.0 / self.total + (np.sqrt(norm) + np.sqrt(self.inside)) ** 2)
         return float(found)
+
+
+# Models in multipliers ---------------------------------------------------------------------------------
+
+
+def judge_multipliers(kernel: KernelValues) -> tuple[Truth, tuple[Wide, FloatArray] | None]:
+    """Return what is true of multipliers, and of a proximal SVM W K beta and its rounding."""
+    at, (_, y, weights) = kernel.of, kernel.of.problem
+    costs, A, is_hinge, b, beta = (at.C * weights)[:, None], at.A, at.is_hinge, at.bias, at.beta
+    assert beta is not None
+    k = beta.shape[1]
+    step = _step(y, beta, is_hinge, A == 0.0)
+    moves = bool(step.any())
+    both = np.hstack([beta, step]) if moves else beta
+    values, sizes = kernel.times(both)
+    norms, expansion = np.maximum(kernel.diagonal.hi, 0.0), None
+    if at.proximal:
+        inner, sizes = values * weights[:, None], weights[:, None] * sizes
+        expansion = inner[:, :k], UNIT * sizes[:, :k]
+        values, sizes = kernel.times(inner, sizes)
+        norms = norms * float(weights @ norms)  # (K W K)_ii <= K_ii sum_l w_l K_ll, by Cauchy and Schwarz.
+    product_, lost = values[:, :k], sizes[:, :k]
+    f = product_ + b
+    error = y - f
+    xi = slack(y, error, is_hinge)
+    share = Wide.of(beta) / costs
+    r = share - error
+    rounding = UNIT * (lost + np.abs(share.hi) + np.abs(b) + np.abs(y))
+    size, total = np.abs(beta).sum(axis=0), Wide.total(beta)
+    # The residual.
+    scale = scale_of(np.abs(y).max(axis=0), is_hinge)
+    if is_hinge:
+        h = kernel.diagonal.hi[:, None] + 1.0 / costs + (1.0 / A if is_penalised(A) else 0.0)
+        rows = np.abs(np.minimum(h * y * beta, y * r.hi)).max(axis=0)
+        rows_lost = np.maximum(rounding, UNIT * np.abs(h * beta)).max(axis=0)
+    else:
+        rows, rows_lost = np.abs(r.hi).max(axis=0) / scale, rounding.max(axis=0) / scale
+    _, of_bias = bias_residual(A, b, total, size)
+    # The objective.
+    penalty = A * b**2 if np.isfinite(A) else np.zeros_like(b)
+    loss = (xi * xi * costs).sums()
+    norm = (product_ * beta).sums()
+    objective = 0.5 * (norm + loss + penalty)
+    objective_lost = (np.abs(beta) * rounding + costs * rounding * (np.abs(xi.hi) + rounding)).sum(axis=0)
+    objective_lost = 2.0 * objective_lost + UNIT * (np.abs(norm) + loss + penalty)
+    # The gap, by (3).
+    feasible = Wide.of(beta) - step
+    mismatch = xi - feasible / costs
+    terms = (mismatch * mismatch * costs).sums()
+    if moves:
+        terms = terms + np.maximum((values[:, k:] * step).sums(), 0.0)
+    beyond = np.zeros_like(terms)
+    if is_hinge:
+        over = (-(error * y)).where(y * error.hi < 0.0)
+        terms = terms + 2.0 * (over * feasible.size).sums()
+        beyond = (np.abs(feasible.hi) * np.where(-y * error.hi > -rounding, rounding, 0.0)).sum(axis=0)
+    of_step = UNIT * size * np.sqrt(norms.max())
+    of_total = np.zeros_like(b)
+    if is_penalised(A):
+        terms = terms + bias_residual(A, b, Wide.total(feasible), size)[0] ** 2 / A
+        of_total = UNIT * (A * np.abs(b) + size) / np.sqrt(A)
+    noise = np.sqrt((costs * rounding**2).sum(axis=0)) + of_step + of_total
+    gap = 0.5 * terms
+    room = np.abs(xi.hi) if is_hinge else np.full_like(beta, np.inf)
+    own = gap_rounding_of(terms, OWN * noise, OWN * beyond)
+    reach = [Reach.of(costs[:, 0], norms, room[:, j], gap[j] + own[j]) for j in range(k)]
+    truth = Truth(
+        residual=np.maximum(rows, of_bias),
+        gap=gap,
+        objective=objective,
+        residual_rounding=np.maximum(rows_lost, 0.0 if np.isinf(A) else UNIT),
+        gap_rounding=gap_rounding_of(terms, noise, beyond) + NEGLIGIBLE,
+        objective_rounding=objective_lost,
+        decision_error=np.array([each.bound(A) for each in reach]) + rounding.max(axis=0),
+        rows=int(y.shape[0]),
+    )
+    return truth, expansion
+
+
+def _step(y: FloatArray, beta: FloatArray, is_hinge: bool, is_free: bool) -> FloatArray:
+    """Return beta less the feasible point beside it; in float64, as it is next to nothing."""
+    if not is_hinge:
+        mean = Wide.total(beta) / float(beta.shape[0])
+        return np.broadcast_to(mean.hi, beta.shape) if is_free else np.zeros_like(beta)
+    right = np.where(y * beta > 0.0, beta, 0.0)
+    if not is_free:
+        return beta - right
+    up, down = Wide.total(np.maximum(right, 0.0)), Wide.total(np.maximum(-right, 0.0))
+    lighter = np.minimum(up.hi, down.hi)
+    # 1 - lighter / heavier, from the difference of both: a quotient near one would lose its digits.
+    surplus = np.abs((up - down).hi)
+    share = np.divide(surplus, lighter + surplus, out=np.zeros_like(lighter), where=lighter + surplus > 0.0)
+    heavy = np.where((up - down).hi > 0.0, right > 0.0, right < 0.0)
+    return np.asarray((beta - right) + np.where(heavy, share * right, 0.0))

@@ -14,72 +14,43 @@ precomputed, callable   as given                     sqrt(k(x, x) k(z, z)), or |
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.typing import FloatArray, Matrix
+from squaresvm.verifier.reading import Fitted
 from squaresvm.verifier.wide import Wide, exponential, product, row_squares
 
-__all__ = ["KernelValues", "Products"]
+__all__ = ["KernelValues"]
 
 #: Rows and columns of a tile at most: what is computed of it stays in the processor's cache.
 _LARGEST_TILE = 256
-#: Arrays of the size of a tile that are there at one time, about.
-_ARRAYS = 40
-#: Numbers that a row of features takes in slices, about, on both sides of a tile.
-_SLICES = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Products:
-    """K times some vectors, what float64 may have lost of it, and the diagonal of K.
-
-    Parameters
-    ----------
-    values : Wide of shape (m, q)
-    sizes : ndarray of shape (m, q)
-        sum_j e_ij |v_j|, with e the sizes of the table above.
-    """
-
-    values: Wide
-    sizes: FloatArray
+#: Arrays of the size of a tile that are there at one time, and numbers that a row takes in slices, about.
+_ARRAYS, _SLICES = 40, 16
 
 
 @dataclass(frozen=True, eq=False)
 class KernelValues:
-    """The kernel matrix of some rows, never held.
+    """The kernel matrix of the rows of a model, never held: a tile takes `max_memory` bytes at most."""
 
-    Parameters
-    ----------
-    name : str
-        As in the table above.
-    X : array or CSR matrix of shape (m, n)
-    gamma, degree, coef0 : numbers
-    given : callable or None
-        ``given(these, those)`` returns k between two ranges of rows, where it is not computed here.
-    max_memory : float
-        Bytes that one tile may take.
-    """
-
-    name: str
-    X: Matrix
-    gamma: float
-    degree: int
-    coef0: float
-    given: Callable[[Any, Any], FloatArray] | None
+    of: Fitted
     max_memory: float
+
+    @cached_property
+    def X(self) -> Matrix:
+        """The rows."""
+        return self.of.problem[0]
 
     @property
     def is_semidefinite(self) -> bool | None:
         """Whether the kernel is known to be positive semidefinite; None: that is up to who gave it."""
-        if self.given is not None:
+        if self.of.given is not None:
             return None
-        return self.name != "sigmoid" and (self.name != "poly" or self.coef0 >= 0.0)
+        return self.of.kernel != "sigmoid" and (self.of.kernel != "poly" or self.of.coef0 >= 0.0)
 
     @cached_property
     def _squares(self) -> Wide:
@@ -88,7 +59,7 @@ class KernelValues:
     @cached_property
     def _norms(self) -> FloatArray:
         """|x|, or |x - c| for distances."""
-        if self.name != "rbf":
+        if self.of.kernel != "rbf":
             return np.sqrt(self._squares.hi)
         centre = np.asarray(self.X.mean(axis=0), dtype=np.float64).ravel()
         away = self._squares.hi - 2.0 * np.asarray(self.X @ centre, dtype=np.float64) + centre @ centre
@@ -98,84 +69,80 @@ class KernelValues:
     def diagonal(self) -> Wide:
         """k(x, x) of every row."""
         m = self.X.shape[0]
-        if self.name in ("rbf", "laplacian"):
+        if self.of.kernel in ("rbf", "laplacian"):
             return Wide.of(np.ones(m))
-        if self.given is not None:
-            parts = [np.diagonal(self.given(these, these)) for these in _ranges(m, 32)]
+        if self.of.given is not None:
+            parts = [np.diagonal(self.of.given(these, these)) for these in _ranges(m, 32)]
             return Wide.of(np.concatenate(parts).astype(np.float64))
         return self._of_inner(self._squares)
 
     def _of_inner(self, inner: Wide) -> Wide:
         """Return the kernel of an inner product."""
-        if self.name == "linear":
+        if self.of.kernel == "linear":
             return inner
-        affine = inner * self.gamma + self.coef0
-        if self.name == "sigmoid":
+        affine = inner * self.of.gamma + self.of.coef0
+        if self.of.kernel == "sigmoid":
             return _tanh(affine)
         found = Wide.of(np.ones_like(affine.hi))
-        for _ in range(self.degree):
+        for _ in range(self.of.degree):
             found = found * affine
         return found
 
     def _tile(self, these: slice, those: slice) -> tuple[Wide, FloatArray]:
         """Return k between two ranges of rows, and the sizes of what rounding works on."""
-        if self.given is not None:
-            K = Wide.of(np.array(self.given(these, those), dtype=np.float64))
+        name, gamma, coef0 = self.of.kernel, self.of.gamma, abs(self.of.coef0)
+        if self.of.given is not None:
+            K = Wide.of(np.array(self.of.given(these, those), dtype=np.float64))
             own = np.sqrt(np.abs(self.diagonal.hi))
             return K, np.maximum(np.abs(K.hi), np.outer(own[these], own[those]))
-        if self.name == "laplacian":
-            apart = _manhattan(self.X[these], self.X[those]) * self.gamma
+        if name == "laplacian":
+            apart = _manhattan(self.X[these], self.X[those]) * gamma
             K = exponential(-apart)
             return K, K.hi * (1.0 + apart.hi)
         inner = product(self.X[these], self.X[those])
-        norms = self._norms[these][:, None], self._norms[those][None, :]
-        if self.name == "rbf":
+        left, right = self._norms[these][:, None], self._norms[those][None, :]
+        if name == "rbf":
             ends = self._squares[these], self._squares[those]
             apart = (Wide(ends[0].hi[:, None], ends[0].lo[:, None]) + ends[1]) - inner * 2.0
-            K = exponential(-apart.where(apart.hi > 0.0) * self.gamma)
-            return K, K.hi * (1.0 + self.gamma * (norms[0] ** 2 + norms[1] ** 2))
-        most = norms[0] * norms[1]
-        if self.name == "poly":
-            return self._of_inner(inner), max(1, self.degree) * (
-                self.gamma * most + abs(self.coef0)
-            ) ** self.degree
-        if self.name == "sigmoid":
-            return self._of_inner(inner), 1.0 + self.gamma * most + abs(self.coef0)
-        return inner, most
+            K = exponential(-apart.where(apart.hi > 0.0) * gamma)
+            return K, K.hi * (1.0 + gamma * (left**2 + right**2))
+        most = left * right
+        if name == "poly":
+            degree = self.of.degree
+            return self._of_inner(inner), max(1, degree) * (gamma * most + coef0) ** degree
+        return self._of_inner(inner), most if name == "linear" else 1.0 + gamma * most + coef0
 
-    def times(self, V: FloatArray | Wide, magnitude: FloatArray | None = None) -> Products:
-        """Return K V: every tile above the diagonal is computed once, and used for both of its sides.
+    def times(self, V: FloatArray | Wide, magnitude: FloatArray | None = None) -> tuple[Wide, FloatArray]:
+        """Return K V, and sum_j e_ij |v_j| with e the sizes of the table above.
 
-        `magnitude` takes the place of |V| where V is a result with a rounding of its own.
+        Every tile above the diagonal is computed once, and used for both of its sides. `magnitude` takes the
+        place of |V| where V is a result with a rounding of its own.
         """
         V = Wide.of(V)
-        m, q = V.hi.shape
-        values, sizes = Wide.of(np.zeros((m, q))), np.zeros((m, q))
+        values, sizes = Wide.of(np.zeros(V.hi.shape)), np.zeros(V.hi.shape)
         magnitude = np.abs(V.hi) if magnitude is None else magnitude
-        for these in _ranges(m, self._rows_a_tile):
-            for those in _ranges(m, self._rows_a_tile):
-                if those.start < these.start:
-                    continue
+        ranges = list(_ranges(V.hi.shape[0], self._rows_a_tile))
+        for place, these in enumerate(ranges):
+            for those in ranges[place:]:
                 K, size = self._tile(these, those)
-                self._add(values, these, K, V[those])
+                _add(values, these, K, V[those])
                 sizes[these] += size @ magnitude[those]
-                if those.start > these.start:
-                    self._add(values, those, Wide(K.hi.T, K.lo.T), V[these])
+                if those is not these:
+                    _add(values, those, Wide(K.hi.T, K.lo.T), V[these])
                     sizes[those] += size.T @ magnitude[these]
-        return Products(values, sizes)
-
-    @staticmethod
-    def _add(values: Wide, rows: slice, K: Wide, V: Wide) -> None:
-        across = Wide(V.hi.T, V.lo.T)
-        more = values[rows] + (product(K.hi, across) + K.lo @ V.hi)
-        values.hi[rows], values.lo[rows] = more.hi, more.lo
+        return values, sizes
 
     @property
     def _rows_a_tile(self) -> int:
-        columns = 0 if self.given is not None else int(self.X.shape[1])
+        columns = 0 if self.of.given is not None else int(self.X.shape[1])
         by_entries = np.sqrt(self.max_memory / (8 * 2 * _ARRAYS))
         by_rows = self.max_memory / (8 * 4 * _SLICES * max(1, columns))
         return int(max(1, min(_LARGEST_TILE, by_entries, by_rows)))
+
+
+def _add(values: Wide, rows: slice, K: Wide, V: Wide) -> None:
+    more = values[rows] + (product(K.hi, Wide(V.hi.T, V.lo.T)) + K.lo @ V.hi)
+    values.hi[rows], values.lo[rows] = more.hi, more.lo
 
 
 def _ranges(m: int, rows: int) -> Iterator[slice]:

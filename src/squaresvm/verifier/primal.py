@@ -22,7 +22,7 @@ from squaresvm.verifier.conditions import (
     scale_of,
     slack,
 )
-from squaresvm.verifier.reading import Settings
+from squaresvm.verifier.reading import Fitted
 from squaresvm.verifier.wide import Wide, product
 
 __all__ = ["Chunk", "judge_primal"]
@@ -90,7 +90,7 @@ class _Sums:
 class _Point:
     """(w, b) of shapes (n, k) and (k,), and the problem that they should solve."""
 
-    settings: Settings
+    settings: Fitted
     w: FloatArray
     b: FloatArray
     max_memory: float
@@ -196,22 +196,14 @@ def _worse(one: Any, other: Any) -> Any:
     return (*largest, [a.joined(b) for a, b in zip(one[3], other[3], strict=True)])
 
 
-def judge_primal(
-    passes: Passes, settings: Settings, w: FloatArray, b: FloatArray, max_memory: float, is_regression: bool
-) -> Truth:
+def judge_primal(passes: Passes, of: Fitted, max_memory: float) -> Truth:
     """Return what is true of a model in w: two passes over its rows.
 
-    Parameters
-    ----------
-    passes : callable
-    settings : Settings
-    w : ndarray of shape (n, k)
-    b : ndarray of shape (k,)
-    max_memory : float
-        Bytes for a piece of the rows and what is computed of it.
-    is_regression : bool
+    A piece of the rows and what is computed of it takes `max_memory` bytes at most.
     """
-    at, A = _Point(settings, w, b, max_memory), settings.A
+    w, b, A = of.w, of.bias, of.A
+    assert w is not None
+    at = _Point(of, w, b, max_memory)
     sums: _Sums | None = None
     for more in passes(_FirstPass(at)):
         sums = more if sums is None else sums.plus(more)
@@ -220,7 +212,7 @@ def judge_primal(
     shortfall = sums.pull - w
     reach_w = UNIT * (sums.reach + np.abs(w))
     terms, away = np.zeros_like(b), shortfall
-    if A == 0.0 and settings.is_hinge:
+    if A == 0.0 and of.is_hinge:
         # The heavier side is scaled down by the share of its surplus.
         down = sums.up - sums.total
         surplus, lighter = sums.total.hi, np.minimum(sums.up.hi, down.hi)
@@ -249,7 +241,7 @@ def judge_primal(
     found: Any = None
     for more in passes(_SecondPass(at, shortfall, reach_w, gap + own)):
         found = more if found is None else _worse(found, more)
-    scale = scale_of(sums.largest, not is_regression)
+    scale = scale_of(sums.largest, of.classes is not None)
     bias_lost = np.zeros_like(b)
     if np.isfinite(A):
         share_of = A * np.abs(b) + sums.size

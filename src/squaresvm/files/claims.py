@@ -1,14 +1,23 @@
-"""Certificates as JSON, and back: what a file claims of its model."""
+"""What a file claims of its model beyond the solution, certificate and probabilities, as JSON and back."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from squaresvm.files.parameters import number
+import numpy as np
+
+from squaresvm.files.values import Arrays, floats_of, number
+from squaresvm.judging.calibration import Calibration
 from squaresvm.solution import Certificate, Status
 
-__all__ = ["decode_bound", "decode_certificate", "encode_certificate"]
+__all__ = [
+    "decode_bound",
+    "decode_calibration",
+    "decode_certificate",
+    "decode_slopes",
+    "encode_certificate",
+]
 
 
 def encode_certificate(certificate: Certificate) -> dict[str, Any] | None:
@@ -45,3 +54,22 @@ def decode_bound(value: Any, what: str) -> float | None:
     if found is not None and found < 0.0:
         raise ValueError(f"{what} is negative")
     return found
+
+
+def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> Calibration | None:
+    """Return the map to probabilities, where the file holds one."""
+    if "above" not in arrays:
+        return None
+    if classes is None:
+        raise ValueError("it holds probabilities of values that have none")
+    return decode_slopes(arrays, ("above", "below"), int(classes.size))
+
+
+def decode_slopes(arrays: Arrays, names: tuple[str, str], n_classes: int) -> Calibration:
+    """Return the map to probabilities of two arrays of slopes."""
+    above, below = (floats_of(arrays, name, n_classes) for name in names)
+    if min(above.min(), below.min()) <= 0.0:
+        raise ValueError("a slope of its probabilities is not positive")
+    if n_classes == 2 and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
+        raise ValueError("its slopes give two classes probabilities that do not sum to one")
+    return Calibration(above, below)
