@@ -1,1 +1,1 @@
-"""Evidence that does not depend on trusting who made it: hashes of rows, receipts, chains, proofs of absence."""
+"""Evidence that others can check: hashes of rows, receipts in chains, proofs of absence."""

@@ -2,10 +2,10 @@
 
 The leaves of a tree are the keyed hashes of ids, each with the keyed hash of its row, sorted, between a first
 leaf of zeros and a last one of ones. A node is the SHA-256 of both below it, an odd one at the end of a level
-moves up, and the root is bound to the number of leaves (as in RFC 6962; 0, 1 and 2 in front tell leaves, nodes
-and roots apart). An id is absent if two leaves that are neighbours stand on either side of its hash: a proof
-is these two with the nodes beside their paths, about 64 log2(rows) bytes. `check_absence` needs no model, and
-no key where the hash of the id is known from a receipt.
+moves up, and the root is bound to the number of leaves (as in RFC 6962; 0, 1 and 2 in front tell leaves,
+nodes and roots apart). An id is absent if two leaves that are neighbours stand on either side of its hash: a
+proof is these two with the nodes beside their paths, about 64 log2(rows) bytes. `check_absence` needs no
+model, and no key where the hash of the id is known from a receipt.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Tree:
     --------
     >>> from squaresvm.evidence.absence import Tree, check_absence
     >>> tree = Tree([(bytes([n]) * 32, bytes(32)) for n in (5, 9)])
-    >>> proof = tree.prove_absence((b"\x07" * 32).hex())
+    >>> proof = tree.prove_absence((bytes([7]) * 32).hex())
     >>> check_absence(proof, tree.root)
     []
     """

@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = [
     "KEY_BYTES",
     "Lanes",
+    "column_tags",
     "digest_of",
     "id_bytes",
     "id_hash",
@@ -80,12 +81,16 @@ def row_hashes(
     y: np.ndarray[Any, Any],
     weights: FloatArray | None,
     ids: np.ndarray[Any, Any] | None = None,
+    tags: IntArray | None = None,
 ) -> Iterator[bytes]:
-    """Return the keyed hash of each row, with its label, weight and id."""
+    """Return the keyed hash of each row, with its label, weight and id.
+
+    `tags` stand for the columns, see `column_tags`; their numbers do where there are none.
+    """
     count = int(y.shape[0])
     names = [None] * count if ids is None else ids.tolist()
     own = [1.0] * count if weights is None else weights.tolist()
-    for (columns, values), label, weight, name in zip(_entries(X), y.tolist(), own, names, strict=True):
+    for (columns, values), label, weight, name in zip(_entries(X, tags), y.tolist(), own, names, strict=True):
         mark = hashlib.blake2b(columns, key=key, digest_size=32, person=b"squaresvm row")
         # Lengths go before parts, so that no other parts make the same bytes.
         target, named = _label_bytes(label), b"" if name is None else id_bytes(name)
@@ -100,21 +105,33 @@ def _label_bytes(label: Any) -> bytes:
     return b"%a" % float(label) if isinstance(label, bool | int | float) else id_bytes(label)
 
 
-def _entries(X: Matrix) -> Iterator[tuple[bytes, bytes]]:
+def column_tags(names: Iterable[str]) -> IntArray:
+    """Return a number for each name of a column, the same whatever other columns there are."""
+    marks = [hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8) for name in names]
+    return np.frombuffer(b"".join(mark.digest() for mark in marks), dtype="<i8").astype(np.int64)
+
+
+def _entries(X: Matrix, tags: IntArray | None) -> Iterator[tuple[bytes, bytes]]:
     """Return the columns and values of each row that are not zero, as bytes, little-endian."""
+    order = None if tags is None else np.argsort(tags, kind="stable")
     for start in range(0, X.shape[0], _ROWS):
         part = X[start : start + _ROWS]
+        if order is not None:
+            part = part[:, order]
         if sp.issparse(part):
             part = sp.csr_matrix(part, dtype=np.float64)
             part.eliminate_zeros()
             part.sort_indices()
             columns, values = part.indices.astype("<i8"), part.data.astype("<f8", copy=False)
+            columns = columns if tags is None or order is None else tags[order][columns].astype("<i8")
             for a, b in zip(part.indptr[:-1].tolist(), part.indptr[1:].tolist(), strict=True):
                 yield columns[a:b].tobytes(), values[a:b].tobytes()
             continue
+        named = None if tags is None or order is None else tags[order].astype("<i8")
         for row in np.asarray(part).astype("<f8", copy=False):
             used = row.nonzero()[0]
-            yield used.astype("<i8", copy=False).tobytes(), row[used].tobytes()
+            columns = used.astype("<i8", copy=False) if named is None else named[used]
+            yield columns.tobytes(), row[used].tobytes()
 
 
 # The sum of a set ------------------------------------------------------------------------------------

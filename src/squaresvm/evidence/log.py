@@ -82,14 +82,13 @@ class Log:
     lanes: Lanes | None = field(default=None, repr=False)
 
     @property
-    def last(self) -> Receipt | None:
-        """The last receipt, sealed or not."""
-        return self.entries[self.count - 1].receipt if self.count else None
+    def next_number(self) -> int:
+        """Number of the next receipt."""
+        return self.entries[self.count - 1].receipt.number + 1 if self.count else 0
 
     def written(self, receipt: Receipt, change: Lanes | None = None) -> Log:
-        """Return the log with a receipt behind the others, which gets the next number."""
-        number = 0 if self.last is None else self.last.number + 1
-        entry = Entry(replace(receipt.for_others(), number=number), change)
+        """Return the log with a receipt behind the others."""
+        entry = Entry(receipt.for_others(), change)
         entries = self.entries
         if len(entries) != self.count:  # Somebody went on from here: who comes second has a list of its own.
             entries = entries[: self.count]

@@ -12,12 +12,13 @@ from typing import Any
 
 __all__ = ["KINDS", "Receipt", "check_chain", "check_known"]
 
-KINDS = ("fit", "learn", "forget", "refit", "columns", "save")
+KINDS = ("fit", "learn", "forget", "refit", "save")
 #: What a receipt says to others, in this order; all but `hash` and `signature` are hashed.
 _SAID = (
-    "number kind time rows_before remaining rows residual checked sampled refactored seconds id_hashes "
-    "resolved moved kept digest commitment model versions previous hash signature"
-).split()
+    *("number", "kind", "time", "rows_before", "remaining", "rows", "residual", "checked", "sampled"),
+    *("refactored", "seconds", "id_hashes", "resolved", "moved", "kept", "digest", "commitment", "model"),
+    *("versions", "previous", "hash", "signature"),
+)
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Receipt:
         The rows that left. The receipt that `forget` returns is the only place that still knows them.
     remaining : int
         Rows held now.
-    residual : float or None
-        Scaled violation of the optimality conditions on the rows held.
+    residual : float
+        Scaled violation of the optimality conditions on the rows held; NaN where it is not known.
     sampled : bool
         Whether the residual was taken from random combinations of all rows, or from some rows of a large
         linear model (True), or from every row held (False).
@@ -52,9 +53,8 @@ class Receipt:
         combinations or rows.
     number : int
         Place in the chain, from 0 at `fit`.
-    kind : {'fit', 'learn', 'forget', 'refit', 'columns', 'save'}
-        'columns': the same rows in other columns, after a level of a category has come or gone; 'save': a
-        model whose earlier requests have left no receipts.
+    kind : {'fit', 'learn', 'forget', 'refit', 'save'}
+        'save': a model whose earlier requests have left no receipts.
     time : str
         UTC.
     rows_before : int
@@ -94,7 +94,7 @@ class Receipt:
 
     ids: tuple[Hashable, ...]
     remaining: int
-    residual: float | None
+    residual: float
     sampled: bool
     refactored: bool
     seconds: float
@@ -123,7 +123,7 @@ class Receipt:
         rows = "1 row" if count == 1 else f"{count} rows"
         scope = f"{self.checked} samples" if self.sampled else "all rows"
         verbs = {"learn": "learned", "forget": "forgot", "fit": "fitted", "refit": "fitted anew"}
-        residual = "unknown" if self.residual is None else f"{self.residual:.1e}"
+        residual = "unknown" if math.isnan(self.residual) else f"{self.residual:.1e}"
         return (
             f"{verbs.get(self.kind, self.kind)} {rows} in {1e3 * self.seconds:.3g} ms, {self.remaining} "
             f"{'remain' if self.kind == 'forget' else 'are held'}; residual {residual} on {scope}"
@@ -159,7 +159,8 @@ class Receipt:
             raise ValueError(f"it is no receipt: no request is of the kind {said['kind'][:20]!r}")
         datetime.fromisoformat(said["time"])
         tuples = {name: tuple(said[name]) for name in ("id_hashes", "kept")}
-        return cls(**{**said, **tuples, "ids": ()})
+        residual = math.nan if said["residual"] is None else float(said["residual"])
+        return cls(**{**said, **tuples, "residual": residual, "ids": ()})
 
     def hashed(self) -> str:
         """Return the hash of what the receipt says, whatever it says of its own hash."""
@@ -186,7 +187,7 @@ def _fits(value: Any, kind: str) -> bool:
     if kind.startswith("dict"):
         return isinstance(value, dict)
     if kind.startswith("float"):
-        return (value is None and "None" in kind) or type(value) in (int, float)
+        return value is None or type(value) in (int, float)
     return type(value) is {"int": int, "str": str, "bool": bool}[kind]
 
 
