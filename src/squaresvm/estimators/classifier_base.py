@@ -188,10 +188,12 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         return float(super().score(X, y, sample_weight))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return calibrated probabilities, a column a class; the largest is always that of `predict`.
+        """Return calibrated probabilities, a column a class.
 
         Calibrated on leave-one-out decision values when first asked for: exact ones for the squared loss,
-        those of a fixed active set for the squared hinge.
+        those of a fixed active set for the squared hinge. Probabilities are of the data as they come: rows
+        count by their sample weights, and class weights move the decision and not the probabilities. So
+        without class weights the largest is always that of `predict`; with them it need not be.
 
         Parameters
         ----------
@@ -228,7 +230,8 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
                     assert state.classes is not None
                     values = state.leave_one_out(fixed=True)
                     codes = np.searchsorted(state.classes, state.rows.y[state.held])
-                    state.known.calibration = Calibration.fit(values, codes, state.weights[state.held])
+                    weights = state.given_weights[state.held]
+                    state.known.calibration = Calibration.fit(values, codes, weights, state.weighs_classes)
         assert state.calibration is not None
         return state, state.calibration
 
@@ -283,7 +286,9 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         return values[:, 0] if values.shape[1] == 1 else values
 
     def loo_score(self, fixed_set: bool = False) -> float:
-        """Return the share of rows, by weight, that the model without them labels rightly.
+        """Return the leave-one-out accuracy: the share of rows that the model without them labels rightly.
+
+        Rows count by their sample weights, as in `score`. Class weights move the decision and do not count.
 
         Parameters
         ----------
@@ -296,4 +301,4 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         """
         state, values = self._loo_inside(fixed_set)
         held, predicted = state.held, labels_of(state, values)
-        return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.weights[held]))
+        return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.given_weights[held]))

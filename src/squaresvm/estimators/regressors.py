@@ -264,7 +264,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         return self._loo()[:, 0]
 
     def loo_score(self) -> float:
-        """Return the coefficient of determination of the leave-one-out values.
+        """Return the coefficient of determination of the leave-one-out values, rows by their sample weights.
 
         Returns
         -------
@@ -272,7 +272,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         """
         state, values = self._loo_inside()
         held = state.held
-        return float(r2_score(state.rows.y[held], values[:, 0], sample_weight=state.weights[held]))
+        return float(r2_score(state.rows.y[held], values[:, 0], sample_weight=state.given_weights[held]))
 
 
 def _probes(state: State, X: Matrix) -> Matrix:

@@ -50,13 +50,14 @@ __all__ = [
     "ESTIMATORS",
     "decode_calibration",
     "decode_estimator",
+    "decode_maps",
     "decode_names",
     "decode_rows",
     "decode_settings_of",
-    "decode_slopes",
     "decode_solution",
     "decode_solver",
     "decode_state",
+    "encode_maps",
     "encode_model",
     "encode_names",
     "encode_rows",
@@ -148,7 +149,7 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
         arrays["expansion"] = state.attribute("expansion")
     calibration = state.calibration
     if calibration is not None:
-        arrays |= {"above": calibration.above, "below": calibration.below}
+        arrays |= encode_maps(calibration)
     if factor and isinstance(state, State):
         header["factor"], stored = _factor(state)
         arrays |= stored
@@ -326,17 +327,28 @@ def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> 
         return None
     if classes is None:
         raise ValueError("it holds probabilities of values that have none")
-    return decode_slopes(arrays, ("above", "below"), int(classes.size))
+    return decode_maps(arrays, "", int(classes.size))
 
 
-def decode_slopes(arrays: Arrays, names: tuple[str, str], n_classes: int) -> Calibration:
-    """Return the map to probabilities of two arrays of slopes."""
-    above, below = (floats_of(arrays, name, n_classes) for name in names)
+def encode_maps(calibration: Calibration, prefix: str = "") -> Arrays:
+    """Return the arrays of a map to probabilities."""
+    arrays: Arrays = {f"{prefix}above": calibration.above, f"{prefix}below": calibration.below}
+    return arrays if calibration.offset is None else {**arrays, f"{prefix}offset": calibration.offset}
+
+
+def decode_maps(arrays: Arrays, prefix: str, n_classes: int) -> Calibration:
+    """Return the map to probabilities of two arrays of slopes, and one of offsets where there is one."""
+    above, below = (floats_of(arrays, f"{prefix}{name}", n_classes) for name in ("above", "below"))
     if min(above.min(), below.min()) <= 0.0:
         raise ValueError("a slope of its probabilities is not positive")
     if n_classes == 2 and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
         raise ValueError("its slopes give two classes probabilities that do not sum to one")
-    return Calibration(above, below)
+    if f"{prefix}offset" not in arrays:
+        return Calibration(above, below)
+    offset = floats_of(arrays, f"{prefix}offset", n_classes)
+    if n_classes == 2 and offset[0] != -offset[1]:
+        raise ValueError("its offsets give two classes probabilities that do not sum to one")
+    return Calibration(above, below, offset)
 
 
 def decode_solution(

@@ -188,7 +188,8 @@ class Votes:
                 used = self.rows.weights > 0
                 codes = np.searchsorted(self.classes, self.rows.y[used])
                 left_out = self.left_out(fixed_set=True)[used]
-                self.calibration = Calibration.fit(left_out, codes, self.rows.weights[used])
+                moved = any(model._state.weighs_classes for model in self.pairs.values())
+                self.calibration = Calibration.fit(left_out, codes, self.rows.weights[used], moved)
         return self.calibration
 
 
@@ -236,7 +237,10 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
         return votes.labels(votes.decision(self._checked(X)))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return probabilities, calibrated on leave-one-out values; the largest is always that of `predict`.
+        """Return probabilities, calibrated on leave-one-out values.
+
+        The largest is always that of `predict`, unless class weights move the decision: probabilities are of
+        the data as they come.
 
         Parameters
         ----------

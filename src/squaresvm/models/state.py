@@ -70,6 +70,16 @@ class State(Model):
         """Sample weight times class weight of each row held."""
         return self.settings.row_weights(self.rows.y, self.rows.weights)
 
+    @property
+    def given_weights(self) -> FloatArray:
+        """Sample weight of each row held as the caller gave it: what probabilities and scores go by."""
+        return self.rows.weights if self.rows.given is None else self.rows.given
+
+    @property
+    def weighs_classes(self) -> bool:
+        """Whether class weights move the decision: whether two classes have different ones."""
+        return self.settings.weighs_classes(self.classes)
+
     @cached_property
     def held(self) -> IntArray:
         """Where the rows of the problem, those of positive weight, stand among the rows held."""
