@@ -17,15 +17,14 @@ import scipy.sparse as sp
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.features import Nystrom
+from squaresvm.files.claims import decode_maps, encode_maps
 from squaresvm.files.states import (
     ESTIMATORS,
     decode_estimator,
-    decode_maps,
     decode_names,
     decode_rows,
     decode_settings_of,
     decode_state,
-    encode_maps,
     encode_model,
     encode_names,
     encode_rows,

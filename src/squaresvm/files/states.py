@@ -13,6 +13,7 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.packing import is_in_order, packed, unpacked
+from squaresvm.files.claims import decode_calibration, decode_certificate, encode_certificate, encode_maps
 from squaresvm.files.values import (
     Arrays,
     decode_ids,
@@ -27,7 +28,6 @@ from squaresvm.files.values import (
     encode_settings,
     floats_of,
 )
-from squaresvm.judging.calibration import Calibration
 from squaresvm.models.model import Known, Model, Settings
 from squaresvm.models.problems import check_costs, find_classes
 from squaresvm.models.state import State
@@ -48,16 +48,13 @@ from squaresvm.typing import FloatArray, Matrix
 
 __all__ = [
     "ESTIMATORS",
-    "decode_calibration",
     "decode_estimator",
-    "decode_maps",
     "decode_names",
     "decode_rows",
     "decode_settings_of",
     "decode_solution",
     "decode_solver",
     "decode_state",
-    "encode_maps",
     "encode_model",
     "encode_names",
     "encode_rows",
@@ -150,6 +147,8 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
     calibration = state.calibration
     if calibration is not None:
         arrays |= encode_maps(calibration)
+    if isinstance(state, State):
+        header["certificate"] = encode_certificate(state.claimed)
     if factor and isinstance(state, State):
         header["factor"], stored = _factor(state)
         arrays |= stored
@@ -273,7 +272,11 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     columns = 1 if classes is None or classes.size == 2 else int(classes.size)
     solution = decode_solution(header, arrays, settings, (held.size, rows.n_columns, columns))
     operator = _precomputed(arrays, settings, weights[held])
-    known = Known(calibration=decode_calibration(arrays, classes))
+    claimed = header.get("certificate")  # Not in files of earlier versions.
+    known = Known(
+        calibration=decode_calibration(arrays, classes),
+        claimed=None if claimed is None else decode_certificate(claimed, columns),
+    )
     solver, reason = decode_solver(header)
     state = State(
         settings=settings,
@@ -319,36 +322,6 @@ def decode_solver(header: dict[str, Any]) -> tuple[str, str]:
     if not isinstance(solver, str) or not isinstance(reason, str):
         raise ValueError("its solver has no name")
     return solver, reason
-
-
-def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> Calibration | None:
-    """Return the map to probabilities, where the file holds one."""
-    if "above" not in arrays:
-        return None
-    if classes is None:
-        raise ValueError("it holds probabilities of values that have none")
-    return decode_maps(arrays, "", int(classes.size))
-
-
-def encode_maps(calibration: Calibration, prefix: str = "") -> Arrays:
-    """Return the arrays of a map to probabilities."""
-    arrays: Arrays = {f"{prefix}above": calibration.above, f"{prefix}below": calibration.below}
-    return arrays if calibration.offset is None else {**arrays, f"{prefix}offset": calibration.offset}
-
-
-def decode_maps(arrays: Arrays, prefix: str, n_classes: int) -> Calibration:
-    """Return the map to probabilities of two arrays of slopes, and one of offsets where there is one."""
-    above, below = (floats_of(arrays, f"{prefix}{name}", n_classes) for name in ("above", "below"))
-    if min(above.min(), below.min()) <= 0.0:
-        raise ValueError("a slope of its probabilities is not positive")
-    if n_classes == 2 and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
-        raise ValueError("its slopes give two classes probabilities that do not sum to one")
-    if f"{prefix}offset" not in arrays:
-        return Calibration(above, below)
-    offset = floats_of(arrays, f"{prefix}offset", n_classes)
-    if n_classes == 2 and offset[0] != -offset[1]:
-        raise ValueError("its offsets give two classes probabilities that do not sum to one")
-    return Calibration(above, below, offset)
 
 
 def decode_solution(

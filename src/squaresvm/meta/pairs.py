@@ -188,7 +188,8 @@ class Votes:
                 used = self.rows.weights > 0
                 codes = np.searchsorted(self.classes, self.rows.y[used])
                 left_out = self.left_out(fixed_set=True)[used]
-                moved = any(model._state.weighs_classes for model in self.pairs.values())
+                states = (model._state for model in self.pairs.values())
+                moved = any(state.settings.weighs_classes(state.classes) for state in states)
                 self.calibration = Calibration.fit(left_out, codes, self.rows.weights[used], moved)
         return self.calibration
 
