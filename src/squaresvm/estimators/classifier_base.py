@@ -331,7 +331,7 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         (150, 3)
         >>> patients = np.arange(150) % 10
         >>> round(model.cross_score(groups=patients), 3)
-        0.967
+        0.973
         """
         return as_flat(self._cross(cv, groups)[1])
 

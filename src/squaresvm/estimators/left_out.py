@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from sklearn.base import is_classifier
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.judging.folds import Folds
 from squaresvm.judging.leave_one_out import Cost
+from squaresvm.judging.left_out import LeftOut
 from squaresvm.models.model import Known
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LeavingOut", "probes_of"]
+__all__ = ["LeavingOut", "probes_of", "values_without"]
 
 
 class LeavingOut(SquareSVM):
@@ -65,20 +67,16 @@ class LeavingOut(SquareSVM):
         """Return the model, and f at each row held, of the model without its fold, of shape (rows, k)."""
         with REQUESTS:
             state, folds = self._folds(cv, groups)
-            inner = folds.within(state.held, state.rows.count)
             is_held = np.zeros(state.rows.count, dtype=bool)
             is_held[state.held] = True
             outside = [rows[~is_held[rows]] for rows in folds.rows]
-            features = {i: _features(state, rows) for i, rows in enumerate(outside) if rows.size}
-            inside = state.without_folds(inner)
-            values = np.empty((state.rows.count, inside.shape[1]))
-            values[state.held] = inside
-            without = state.left_out() if features else None
-            for i, X in features.items():
-                # Rows of weight zero are no part of the problem, but those that leave with them are.
-                assert without is not None
-                at = without.at(probes_of(state, X))
-                values[outside[i]] = at(inner[i]) if inner[i].size else state.decision(X)
+            others = [_features(state, rows) if rows.size else None for rows in outside]
+            inside, beside = values_without(state, folds.within(state.held, state.rows.count), others)
+        values = np.empty((state.rows.count, inside.shape[1]))
+        values[state.held] = inside
+        for rows, found in zip(outside, beside, strict=True):
+            if found is not None:
+                values[rows] = found
         return state, values
 
     def _folds(self, cv: Any, groups: Any) -> tuple[State, Folds]:
@@ -88,6 +86,38 @@ class LeavingOut(SquareSVM):
         folds = Folds.of(cv, groups, X, rows.y, is_classifier=is_classifier(self))
         folds.check_rest(rows.y, state.weights, state.classes)
         return state, folds
+
+
+def values_without(
+    state: State, folds: Sequence[IntArray], others: Sequence[Matrix | None]
+) -> tuple[FloatArray, list[FloatArray | None]]:
+    """Return f at the rows of each fold, and at other rows that go with it, of the model without the fold.
+
+    Parameters
+    ----------
+    state : State
+    folds : sequence of ndarrays
+        Positions among the rows of positive weight, each in one fold.
+    others : sequence of matrices or None
+        Rows that are no part of the problem, for each fold.
+
+    Returns
+    -------
+    values : ndarray of shape (m, k)
+    beside : list of ndarrays of shape (rows, k) or None
+    """
+    inside = state.without_folds(folds)
+    beside: list[FloatArray | None] = [None] * len(others)
+    without: LeftOut | None = None
+    for i, (rows, X) in enumerate(zip(folds, others, strict=True)):
+        if X is None:
+            continue
+        if rows.size == 0:
+            beside[i] = state.decision(X)
+            continue
+        without = state.left_out() if without is None else without
+        beside[i] = without.at(probes_of(state, X))(rows)
+    return inside, beside
 
 
 def _refuse_fixed_set(fixed: bool) -> None:
