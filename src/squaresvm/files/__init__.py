@@ -58,13 +58,14 @@ What some kinds of models have beside this, or in place of it:
   rows, ``votes_above, votes_below`` the slopes of the probabilities of the vote.
 - `Nystrom` has ``kernel``, the landmarks as rows, ``landmark_indices`` and ``root``, the matrix W.
 
-A certificate is not stored where the rows are: it is computed from rows and solution when it is asked for,
-so that a loaded model proves itself. What a callback or ``trace=True`` collected is not stored either.
+``certificate`` is what the model claimed when it was saved: ``residual, gap, objective, status`` and so on.
+Where the rows are nothing relies on it: ``certificate_`` is computed from rows and solution when it is asked
+for, so that a loaded model proves itself, and `squaresvm.verify` compares. It may be null, or missing in
+older files. What a callback or ``trace=True`` collected is not stored.
 
-Columns that come and go without any effect on the model.
-
-A column that is zero in every row held adds nothing to an inner product or a distance between them, so K,
-the multipliers and the certificate stay as they are, and w has a zero there.
+Columns may come and go without any effect on the model: one that is zero in every row held adds nothing to
+an inner product or a distance between them, so K, the multipliers and the certificate stay as they are, and w
+has a zero there.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ import scipy.sparse as sp
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.features import Nystrom
+from squaresvm.files.claims import decode_slopes
 from squaresvm.files.states import (
     ESTIMATORS,
     decode_estimator,
     decode_names,
     decode_rows,
     decode_settings_of,
-    decode_slopes,
     decode_state,
     encode_model,
     encode_names,

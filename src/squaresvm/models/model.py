@@ -105,6 +105,9 @@ class Known:
     own_problem : Problem
         Over buffers of the state's own, once it is not live any more.
     certificate : Certificate
+    claimed : Certificate
+        What the file or the pickle that the model came from says. Nothing relies on it: it is for `verify` to
+        compare.
     expansion : ndarray of shape (m, k)
     factor : CholeskyFactor
         Made for a question after a solver that kept none.
@@ -115,6 +118,7 @@ class Known:
     problem: Problem | None = None
     own_problem: Problem | None = None
     certificate: Certificate | None = None
+    claimed: Certificate | None = None
     expansion: FloatArray | None = None
     factor: CholeskyFactor | None = None
     calibration: Calibration | None = None

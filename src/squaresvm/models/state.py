@@ -157,6 +157,11 @@ class State(Model):
         return self.known.certificate
 
     @property
+    def claimed(self) -> Certificate:
+        """What the model says of itself: as it came, where it came from elsewhere, or its certificate."""
+        return self.certificate if self.known.claimed is None else self.known.claimed
+
+    @property
     def calibration(self) -> Calibration | None:
         """The map to probabilities, once it has been asked for."""
         return self.known.calibration
@@ -281,6 +286,7 @@ class State(Model):
         # The model is the same: what was computed from a buffer that requests change is not computed again.
         known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
         known.loo_cost, known.certificate = self.known.loo_cost, self.known.certificate
+        known.claimed = self.known.claimed
         operator = self.operator if rows is self.rows else None
         if rows is self.rows:
             known.problem = self.known.problem
@@ -295,6 +301,7 @@ class State(Model):
             operator = shared.private()
         known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
         known.certificate, known.loo_cost = self.known.certificate, self.known.loo_cost
+        known.claimed = self.known.claimed
         return replace(
             self,
             rows=self.rows.private(),
@@ -310,10 +317,11 @@ class State(Model):
         names = ("rows", "settings", "classes", "solution", "solver", "reason", "is_verified")
         kept = {name: getattr(self, name) for name in names}
         kept["calibration"] = self.known.calibration
+        kept["claimed"] = self.known.claimed or self.known.certificate
         kept["operator"] = self.operator if self.settings.kernel is None else None
         return kept
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         """Restore a state, the owner of a line of its own."""
-        known = Known(calibration=kept.pop("calibration", None))
+        known = Known(calibration=kept.pop("calibration", None), claimed=kept.pop("claimed", None))
         self.__dict__.update(kept, requests=0, watch=None, claim=Claim(), known=known)
