@@ -35,12 +35,9 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit
 
-from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
-from squaresvm.problem import Problem
-from squaresvm.solution import Solution
-from squaresvm.typing import BoolArray, FloatArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["Calibration", "influence", "jackknife_plus"]
+__all__ = ["Calibration", "jackknife_plus"]
 
 #: Range of log10 of the slopes, in units of one over the typical lead.
 _SLOPES = (-3.0, 3.0)
@@ -206,36 +203,6 @@ def _balanced(
         calibration = replace(calibration, offset=moved)
     assert calibration.offset is not None
     return calibration.offset
-
-
-def influence(problem: Problem, solution: Solution, probes: Matrix) -> FloatArray:
-    """Return g(x) of equation (2) for some rows x, of shape (m, rows).
-
-    Parameters
-    ----------
-    problem : Problem
-        Of squared loss.
-    solution : Solution
-        Its optimum.
-    probes : array of shape (rows, m), or of shape (rows, n) for a linear problem in w
-        Kernel values of the rows with those of the problem; features for a linear problem.
-
-    Returns
-    -------
-    ndarray of shape (m, rows)
-    """
-    Z, factor = problem.operator.features, solution.factor
-    count = probes.shape[0]
-    if Z is None:
-        if not isinstance(factor, CholeskyFactor) or not factor.is_current:
-            operator = problem.operator
-            factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
-        return factor.bordered(np.asarray(probes, dtype=np.float64).T, np.ones(count))[0]
-    if not isinstance(factor, MomentsFactor):
-        factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
-    dense = probes.toarray() if hasattr(probes, "toarray") else probes
-    w, b = factor.step(np.asarray(dense, dtype=np.float64).T, np.ones(count))
-    return np.asarray(problem.costs[:, None] * (np.asarray(Z @ w) + b))
 
 
 def jackknife_plus(
