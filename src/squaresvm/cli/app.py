@@ -18,6 +18,7 @@ from squaresvm.cli.console import AsJson, BadInputError, Commands, Printer, coun
 from squaresvm.cli.inputs import check_place
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.requests import forget, learn, predict
+from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
@@ -258,7 +259,7 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, learn, forget, inspect, bench, demo):
+for command in (train, predict, learn, forget, inspect, serve, bench, demo):
     app.command()(command)
 
 
