@@ -13,6 +13,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+import squaresvm
 from squaresvm.files import Record
 from squaresvm.serve.batching import Batcher
 from squaresvm.serve.endpoint import Endpoint, json_response, read_body
@@ -48,6 +49,7 @@ class Api:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="squaresvm-predict")
         self._batchers: dict[str, Batcher] = {}
         self._waiting: dict[str, int] = {}
+        self._verifying = asyncio.Lock()
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -108,6 +110,13 @@ class Api:
                 self.certificate,
                 ("inspect",),
                 "Residual, gap and objective, computed from the rows.",
+            ),
+            Endpoint(
+                "GET",
+                "/models/{name}/verify",
+                self.verify,
+                ("inspect",),
+                "Save the model, then check its file with the independent verifier.",
             ),
             Endpoint(
                 "GET",
@@ -295,6 +304,21 @@ class Api:
         return json_response(
             {"model": model.name, "number": view.number, "rows": view.rows, **_certificate_facts(certificate)}
         )
+
+    async def verify(self, request: Request) -> Response:
+        """Answer `/models/{name}/verify`."""
+        model = self._model(request)
+        model.check_changeable()
+        if self._verifying.locked():
+            raise RequestError(503, "a verification is under way", 5)
+        async with self._verifying:
+            if not await self._in_writer(model, self._folder.save, model):
+                raise RequestError(507, "the model cannot be saved for now", 30)
+            verdict = await asyncio.to_thread(squaresvm.verify, model.path)
+        facts = {"model": model.name, "ok": verdict.ok, "rows": verdict.rows, "faults": list(verdict.faults)}
+        facts |= {"residual": verdict.residual, "gap": verdict.gap, "objective": verdict.objective}
+        facts |= {"decision_error": verdict.decision_error, "claimed": asdict(verdict.claimed)}
+        return json_response(facts)
 
     async def report(self, request: Request) -> Response:
         """Answer `/models/{name}/report`."""

@@ -26,6 +26,8 @@ __all__ = ["Board", "Playground", "sample"]
 
 #: Points of a board, boards at a time, and cells of the grid along each side.
 MOST_POINTS, MOST_BOARDS, GRID = 400, 64, 49
+#: How far the grid reaches, a little beyond the square.
+_REACH = 1.04
 _ESTIMATORS = {
     "LSSVC": squaresvm.LSSVC,
     "RelaxedLSSVC": squaresvm.RelaxedLSSVC,
@@ -246,7 +248,7 @@ def _accuracy(left_out: FloatArray, points: list[dict[str, Any]], order: list[in
 
 
 def _grid() -> FloatArray:
-    ticks = np.linspace(-1.0, 1.0, GRID)
+    ticks = np.linspace(-_REACH, _REACH, GRID)
     return np.array([(x, y) for y in ticks for x in ticks])
 
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import squaresvm
-from squaresvm.estimators.requests import Updating
+from squaresvm.estimators.requests import Proposal, Updating
 from squaresvm.files import Event, History, Record, with_columns
 from squaresvm.files.container import checksum
-from squaresvm.judging.receipt import Receipt
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.pages.report import Report, examine
 from squaresvm.readers import Table
@@ -249,32 +248,23 @@ class ServedModel:
         X = rows_for(table, preparation, model.n_features_in_)
         y = labels_for(model, labels)
         names = None if ids is None else held_ids(model, ids)
-        start = time.perf_counter()
-        bare = model._copy()
-        bare.__dict__.pop("feature_names_in_", None)
-        update = model._state.learn(bare._new_rows(model._state, X, y, None, names))
-        proposal = model._proposed(update)
-        receipt = {
-            "rows": update.rows,
-            "remaining": int(update.model.n_rows),
-            "residual": float(update.residual),
-            "checked": int(update.checked),
-            "sampled": bool(update.sampled),
-            "refactored": bool(update.refactored),
-            "seconds": time.perf_counter() - start,
-        }
+        start, bare = time.perf_counter(), model._copy()
+        known = bare.__dict__.pop("feature_names_in_", None)  # The columns are in order by their names.
+        proposal = bare._propose_learn(X, y, None, names)
+        if known is not None:
+            proposal.estimator.feature_names_in_ = known
         history = _brought(Record.of(self._model).history, len(records))
-        return _Change(model, proposal, receipt, Record(history, stored))
+        return _Change(model, proposal, len(records), Record(history, stored), start)
 
     def _forgetting(self, payload: dict[str, Any]) -> _Change:
         model = self._model
         names = held_ids(model, list_in(payload, "ids", self._limits))
         positions = model._state.rows.ids.positions(names)
+        start = time.perf_counter()
         proposal = model._propose_forget(names)
-        assert proposal.receipt is not None
         record = Record.of(model)
         history = _forgot(record.history, positions)
-        return _Change(model, proposal, _public(proposal.receipt), Record(history, record.preparation))
+        return _Change(model, proposal, int(positions.size), Record(history, record.preparation), start)
 
     # Questions that take longer than a prediction --------------------------------------------------
 
@@ -312,9 +302,33 @@ class ServedModel:
 class _Change:
     """What a request leads to, until it is in place."""
 
-    def __init__(self, model: Updating, proposal: Any, receipt: dict[str, Any], record: Record) -> None:
-        self.model, self.receipt = model, receipt
-        self._proposal, self._record = proposal, record
+    def __init__(self, model: Updating, proposal: Proposal, rows: int, record: Record, start: float) -> None:
+        self.model = model
+        self._proposal, self._rows, self._record = proposal, rows, record
+        self._seconds = time.perf_counter() - start
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """What the request is answered with, as JSON: counts, and neither rows nor ids."""
+        receipt, trial = self._proposal.receipt, self._proposal.estimator
+        if receipt is None:
+            certificate = trial.certificate_
+            facts = {
+                "residual": float(certificate.residual),
+                "checked": int(trial._state.n_rows),
+                "sampled": False,
+                "refactored": False,
+                "seconds": self._seconds,
+            }
+        else:
+            facts = {
+                "residual": float(receipt.residual),
+                "checked": int(receipt.checked),
+                "sampled": bool(receipt.sampled),
+                "refactored": bool(receipt.refactored),
+                "seconds": float(receipt.seconds),
+            }
+        return {"rows": self._rows, "remaining": int(trial._state.n_rows), **facts}
 
     def put_in_place(self, at: str) -> None:
         """Make the model what the request asks for."""
@@ -322,19 +336,6 @@ class _Change:
         events = self._record.history.events
         last = replace(events[-1], time=f"{at[:19]}+00:00")
         replace(self._record, history=History((*events[:-1], last))).attach(self.model)
-
-
-def _public(receipt: Receipt) -> dict[str, Any]:
-    """Return a receipt without ids, as JSON."""
-    return {
-        "rows": int(receipt.rows or len(receipt.ids)),
-        "remaining": int(receipt.remaining),
-        "residual": float(receipt.residual),
-        "checked": int(receipt.checked),
-        "sampled": bool(receipt.sampled),
-        "refactored": bool(receipt.refactored),
-        "seconds": float(receipt.seconds),
-    }
 
 
 def _brought(history: History, count: int) -> History:

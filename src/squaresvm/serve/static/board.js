@@ -73,7 +73,7 @@ export class Board {
     const small = document.createElement("canvas");
     small.width = small.height = n;
     small.getContext("2d").putImageData(image, 0, 0);
-    const [left, top] = this.toScreen(-1, 1), [right] = this.toScreen(1, 1);
+    const [left, top] = [0, 0], right = this.size;
     const cell = (right - left) / (n - 1);
     pen.imageSmoothingEnabled = true;
     pen.drawImage(small, left - cell / 2, top - cell / 2, n * cell, n * cell);
@@ -81,7 +81,7 @@ export class Board {
 
   // Marching squares: where a level crosses the sides of a cell.
   contour(pen, model, level, { style, width, dash }) {
-    const n = model.grid, values = model.decision, step = 2 / (n - 1);
+    const n = model.grid, values = model.decision, step = (2 * PAD) / (n - 1);
     pen.beginPath();
     for (let row = 0; row < n - 1; row++) {
       for (let column = 0; column < n - 1; column++) {
@@ -92,8 +92,8 @@ export class Board {
           const next = (side + 1) % 4, from = height[side], to = height[next];
           if (from > 0 === to > 0) continue;
           const share = from / (from - to);
-          crossings.push(this.toScreen(-1 + step * (corner[side][0] + share * (corner[next][0] - corner[side][0])),
-            -1 + step * (corner[side][1] + share * (corner[next][1] - corner[side][1]))));
+          crossings.push(this.toScreen(-PAD + step * (corner[side][0] + share * (corner[next][0] - corner[side][0])),
+            -PAD + step * (corner[side][1] + share * (corner[next][1] - corner[side][1]))));
         }
         for (let at = 0; at + 1 < crossings.length; at += 2) {
           pen.moveTo(...crossings[at]);

@@ -46,7 +46,7 @@ export function fill(id, ...children) {
   byId(id).replaceChildren(...children);
 }
 
-export function table(columns, rows, caption) {
+export function table(columns, rows, caption, frame = "wide") {
   const numeric = columns.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number"));
   const kind = (at) => (numeric[at] ? "number" : "");
   const head = columns.map((name, at) => element("th", { scope: "col", className: kind(at) }, name));
@@ -54,7 +54,7 @@ export function table(columns, rows, caption) {
     element("tr", {}, ...row.map((cell, at) => element("td", { className: kind(at) }, cell instanceof Node ? cell : String(cell)))));
   const made = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
   if (caption) made.prepend(element("caption", {}, caption));
-  return element("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": caption || columns.join(", ") }, made);
+  return element("div", { className: frame, tabIndex: 0, role: "region", "aria-label": caption || columns.join(", ") }, made);
 }
 
 export function pairs(rows) {

@@ -39,7 +39,7 @@ function showReport(model) {
   showMargins(model);
   const history = report.history.map((event) => [moment(event.time), `${ACTIONS[event.action]} ${counted(event.rows, "row")}`,
     event.action === "forget" ? "" : event.left.toLocaleString("en")]);
-  fill("history", table(["time (UTC)", "request", "still held"], history));
+  fill("history", table(["time (UTC)", "request", "still held"], history, "", "wide tight"));
 }
 
 function showSuspects(model) {
@@ -108,7 +108,7 @@ async function showReceipts() {
   }
   const rows = receipts.map((receipt) => [receipt.number, moment(receipt.time), receipt.kind, receipt.rows, receipt.remaining,
     power(receipt.residual), milliseconds(receipt.seconds), receipt.erased ? moment(receipt.erased) : "at the next save"]);
-  fill("receipts", table(["no.", "time (UTC)", "request", "rows", "held after", "residual", "took", "erased (UTC)"], rows));
+  fill("receipts", table(["no.", "time (UTC)", "request", "rows", "held after", "residual", "took", "erased (UTC)"], rows, "Latest requests", "wide tight"));
 }
 
 async function show() {
@@ -155,6 +155,19 @@ byId("forget").addEventListener("submit", (event) => {
   event.preventDefault();
   const ids = byId("ids").value.split(",").map((text) => text.trim()).filter(Boolean);
   if (ids.length) forget(ids);
+});
+
+byId("verify").addEventListener("click", async () => {
+  byId("verify").disabled = true;
+  byId("verdict").textContent = "Checking ...";
+  try {
+    const found = await ask(`${base}/verify`);
+    byId("verdict").textContent = found.ok ? `The file holds what it claims: residual ${power(found.residual)} on all ${counted(found.rows, "row")}, by code that shares nothing with what made it.`
+      : `What the file claims is false: ${found.faults.join(" ")}`;
+  } catch (error) {
+    byId("verdict").textContent = error.message;
+  }
+  byId("verify").disabled = false;
 });
 
 show().catch((error) => {
