@@ -139,7 +139,7 @@ class Receipt:
         Examples
         --------
         >>> from squaresvm import Receipt
-        >>> receipt = Receipt(("anna",), 9, 1e-12, False, False, 0.1, rows=1, rows_before=10)
+        >>> receipt = Receipt(("anna",), 9, 1e-12, False, False, 0.1, time="2026-01-31T12:00:00+00:00")
         >>> "anna" in str(receipt.to_json())
         False
         >>> Receipt.from_json(receipt.to_json()).remaining
