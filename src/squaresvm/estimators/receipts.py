@@ -41,6 +41,10 @@ _VERSIONS = {
 }
 
 
+#: Making a receipt of two dozen fields anew takes longer than all else that is written of a request.
+_BLANK = Receipt((), 0, 0.0, False, False, 0.0)
+
+
 # What requests write -------------------------------------------------------------------------------------
 
 
@@ -78,14 +82,17 @@ def written(
     kind: str,
     update: Update | Receipt,
     counts: tuple[int, int],
-    change: Lanes | None,
+    hashes: tuple[bytes, ...],
     seconds: float,
     names: tuple[Hashable, ...] = (),
     classes_gone: tuple[Hashable, ...] = (),
 ) -> tuple[Log, Receipt]:
-    """Return the log with a request, and its receipt; `counts` are the rows held before and after it."""
+    """Return the log with a request, and its receipt.
+
+    `counts` are the rows held before and after it, `hashes` those of the rows that came or left.
+    """
     key = log.key
-    receipt = Receipt(
+    receipt = _BLANK.but(
         ids=names,
         remaining=counts[1],
         residual=update.residual,
@@ -101,7 +108,7 @@ def written(
         rows_before=counts[0],
         id_hashes=tuple([id_hash(key, name) for name in names]),
     )
-    return log.written(receipt, change), receipt
+    return (log.written(receipt, (), hashes) if kind == "forget" else log.written(receipt, hashes)), receipt
 
 
 def hashes_of(
@@ -110,7 +117,7 @@ def hashes_of(
     positions: IntArray | slice = slice(None),
     X: Matrix | None = None,
     record: Any = None,
-) -> list[bytes]:
+) -> tuple[bytes, ...]:
     """Return the keyed hashes of some of the rows, whose features may be held elsewhere.
 
     `record` may have a preparation, by whose names columns keep their place in the hashes.
@@ -121,7 +128,7 @@ def hashes_of(
     given = rows.weights if rows.given is None else rows.given
     if X is None:
         X = rows.X[positions] if isinstance(positions, slice) else rows.take(positions)
-    return list(row_hashes(key, X, rows.y[positions], given[positions], rows.ids.values[positions], tags))
+    return tuple(row_hashes(key, X, rows.y[positions], given[positions], rows.ids.values[positions], tags))
 
 
 # What sealing asks -------------------------------------------------------------------------------------
@@ -142,11 +149,11 @@ def facts_of(model: SquareSVM, key: bytes) -> Facts:
     return Facts(_lanes(hashes), tip, _VERSIONS)
 
 
-def _lanes(hashes: list[bytes] | None) -> Callable[[], Lanes | None]:
+def _lanes(hashes: tuple[bytes, ...] | None) -> Callable[[], Lanes | None]:
     return lambda: None if hashes is None else lanes_of(hashes)
 
 
-def tree_of(key: bytes, rows: Rows, hashes: list[bytes]) -> Tree:
+def tree_of(key: bytes, rows: Rows, hashes: tuple[bytes, ...]) -> Tree:
     """Return the tree over rows, of their hashes."""
     marks = (bytes.fromhex(id_hash(key, name)) for name in rows.ids.values.tolist())
     return Tree(zip(marks, hashes, strict=True))

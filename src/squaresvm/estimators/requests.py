@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.left_out import LeavingOut
 from squaresvm.estimators.receipts import facts_of, hashes_of, log_of, moved_since_fit, tree_of, written
 from squaresvm.evidence.absence import AbsenceProof
-from squaresvm.evidence.hashes import Lanes, id_hash, lanes_of
+from squaresvm.evidence.hashes import id_hash
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
 from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
@@ -102,7 +102,7 @@ class Updating(LeavingOut):
             kind,
             update,
             (before.n_rows, after.n_rows),
-            _change(log.key, before, after, names, self._record),
+            _hashes(log.key, before, after, names, self._record),
             time.perf_counter() - start,
             names,
             _lost(before, after),
@@ -183,8 +183,8 @@ class Updating(LeavingOut):
             assert receipt is not None
             if verify:
                 sealed = self.receipts_[-1]
-                return replace(sealed, ids=receipt.ids, classes_gone=receipt.classes_gone)
-        return replace(receipt, seconds=time.perf_counter() - start)
+                return sealed.but(ids=receipt.ids, classes_gone=receipt.classes_gone)
+        return receipt.but(seconds=time.perf_counter() - start)
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
         """Return what `forget` leads to; the lock is held until it is in place or given up."""
@@ -224,7 +224,7 @@ class Updating(LeavingOut):
             proposal = self._proposed(before, update, "forget", start)
             self._adopt_proposal(proposal)
         assert proposal.receipt is not None
-        return replace(proposal.receipt, ids=tuple(range(update.rows)), rows=update.rows)
+        return proposal.receipt.but(ids=tuple(range(update.rows)), rows=update.rows)
 
     def _take(self, model: Model) -> None:
         self._state = model
@@ -333,16 +333,18 @@ class Updating(LeavingOut):
             return super().__getstate__()
 
 
-def _change(
+def _hashes(
     key: bytes, before: Model, after: Model, names: tuple[Hashable, ...], record: Any
-) -> Lanes | None:
-    """Return the hashes of rows that came less those of rows that left; None where rows are not held."""
+) -> tuple[bytes, ...]:
+    """Return the hashes of rows that leave, or else of those that came; none where rows are not held."""
     if not isinstance(before, State) or not isinstance(after, State):
-        return None
+        return ()
     held = before.rows
-    if names:
-        return np.negative(lanes_of(hashes_of(key, held, held.ids.positions(names), record=record)))
-    return lanes_of(hashes_of(key, after.rows, np.arange(held.count, after.rows.count), record=record))
+    if not names:
+        return hashes_of(key, after.rows, np.arange(held.count, after.rows.count), record=record)
+    ids = held.ids
+    places = ids.positions(names) if ids.arrivals is None else np.searchsorted(ids.values, np.array(names))
+    return hashes_of(key, held, places, record=record)
 
 
 def _lost(before: Model, after: Model) -> tuple[Hashable, ...]:

