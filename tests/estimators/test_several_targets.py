@@ -1,4 +1,4 @@
-"""Regression of several targets on one factor: each is fitted as if it were alone, by every way in and out."""
+"""Regression of several targets on one factor: each is fitted as if it were alone, whatever is asked."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class TestBadInput:
 
     def test_no_targets_and_cubes(self, model):
         X, _ = data("regression", 12, seed=0)
-        with pytest.raises(ValueError, match="y must be of shape|0 feature"):
+        with pytest.raises(ValueError, match=r"y must be of shape|0 feature"):
             model.fit(X, np.empty((12, 0)))
-        with pytest.raises(ValueError, match="dim 3|y must be of shape"):
+        with pytest.raises(ValueError, match=r"dim 3|y must be of shape"):
             model.fit(X, np.ones((12, 2, 2)))
