@@ -13,7 +13,7 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.packing import is_in_order, packed, unpacked
-from squaresvm.files.claims import decode_calibration, decode_certificate, encode_certificate
+from squaresvm.files.claims import decode_calibration, decode_certificate, encode_certificate, encode_maps
 from squaresvm.files.values import (
     Arrays,
     decode_ids,
@@ -146,7 +146,7 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
         arrays["expansion"] = state.attribute("expansion")
     calibration = state.calibration
     if calibration is not None:
-        arrays |= {"above": calibration.above, "below": calibration.below}
+        arrays |= encode_maps(calibration)
     if isinstance(state, State):
         header["certificate"] = encode_certificate(state.claimed)
     if factor and isinstance(state, State):
