@@ -20,9 +20,12 @@ _DIGITS = re.compile(r"\\([td]?frac)\s*(\d)(\d)")
 
 def _mathml(node: nodes.Node, *, as_block: bool) -> str:
     try:
-        return str(tex2mathml(_DIGITS.sub(r"\\\1{\2}{\3}", node.astext()), as_block=as_block))
+        made = str(tex2mathml(_DIGITS.sub(r"\\\1{\2}{\3}", node.astext()), as_block=as_block))
     except SyntaxError as error:  # docutils' MathError is one.
         raise ExtensionError(f"{node.source}: {node.astext()!r} is not understood: {error}") from error
+    # An opening or closing bar is a fence: without this, browsers space it as they space a relation.
+    opened = made.replace('<mo class="mathopen">|</mo>', '<mo form="prefix" stretchy="false">|</mo>')
+    return opened.replace("<mo>|</mo>", '<mo form="postfix" stretchy="false">|</mo>')
 
 
 def _visit_math(self: Any, node: nodes.math) -> None:
@@ -54,7 +57,7 @@ _RANGES = (
 
 
 def _write_font(app: Any, error: Exception | None) -> None:
-    """Put STIX Two Math (SIL Open Font License) beside the pages: a bare system has no font for mathematics."""
+    """Put STIX Two Math (SIL Open Font License) beside the pages: a bare system has no maths font."""
     if error is not None or app.builder.format != "html":
         return
     with as_file(files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf") as path:
