@@ -178,6 +178,10 @@ def product(a: FloatArray, b: FloatArray) -> FloatArray:
     return out
 
 
+#: Columns up to which S is read once for each of them: a product of matrices copies all of S first.
+_FEW_COLUMNS = 6
+
+
 def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArray:
     """Return S b for the symmetric S held in one triangle of `a`, its diagonal included.
 
@@ -200,8 +204,10 @@ def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArra
         return out
     pa, lda = matrix(a)
     uplo, m = char("L" if lower else "U"), integer(a.shape[0])
-    if b.shape[1] == 1:
-        routine("dsymv")(uplo, m, real(1.0), pa, lda, *_vector(b), real(0.0), *_vector(out))
+    if b.shape[1] <= _FEW_COLUMNS:
+        for j in range(b.shape[1]):
+            x, y = _vector(b[:, j : j + 1]), _vector(out[:, j : j + 1])
+            routine("dsymv")(uplo, m, real(1.0), pa, lda, *x, real(0.0), *y)
         return out
     pb, ldb = matrix(b)
     pc, ldc = matrix(out)

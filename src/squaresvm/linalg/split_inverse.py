@@ -33,7 +33,7 @@ __all__ = ["columns_of_split", "invert_further", "solve_split", "split_after"]
 #: Columns that go through a product with N22 together: fewer are slow in BLAS, more cost more beside it.
 _PANEL = 192
 #: Columns come in multiples of this, which BLAS is fastest at.
-_GRAIN = 32
+_GRAIN = 16
 
 
 def split_after(size: int, split: int, share: float, least: int) -> int:
@@ -148,7 +148,7 @@ def columns_of_split(room: FloatArray, split: int, columns: IntArray) -> FloatAr
            [ 4.]])
     """
     out = np.zeros((room.shape[0], columns.size), order="F")
-    before = np.flatnonzero(columns < split)
+    before = np.flatnonzero(columns < split) if split else columns[:0]
     if before.size:
         halfway = inverse_columns(room[:split, :split], columns[before])
         pull = symmetric_product(room[split:, split:], product(room[split:, :split], halfway), lower=True)
