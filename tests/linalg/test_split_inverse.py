@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squaresvm.linalg.split_inverse import columns_of_split, invert_further, solve_split, split_after
+from squaresvm.linalg.split_inverse import (
+    columns_of_split,
+    invert_further,
+    share_done,
+    solve_split,
+    split_after,
+)
 
 
 def definite(m, seed=0):
@@ -28,7 +34,7 @@ def room_of(H):
 @st.composite
 def splits(draw):
     m = draw(st.integers(1, 40))
-    stops = draw(st.lists(st.integers(0, m), max_size=4).map(lambda found: sorted(set(found), reverse=True)))
+    stops = draw(st.lists(st.integers(0, m), max_size=4).map(lambda found: sorted(set(found))))
     return m, stops
 
 
@@ -36,13 +42,13 @@ def splits(draw):
 def test_every_split_stands_for_the_same_inverse(drawn):
     m, stops = drawn
     H = definite(m)
-    N, room, split = np.linalg.inv(H), room_of(H), m
+    N, room, split = np.linalg.inv(H), room_of(H), 0
     rng = np.random.default_rng(1)
-    for stop in [m, *stops]:
+    for stop in [0, *stops]:
         invert_further(room, split, stop)
         split = stop
-        tail = np.tril(room[split:, split:])
-        np.testing.assert_allclose(tail, np.tril(N[split:, split:]), rtol=0, atol=1e-10)
+        head = np.linalg.inv(H[:split, :split])
+        np.testing.assert_allclose(np.tril(room[:split, :split]), np.tril(head), rtol=0, atol=1e-10)
         rhs = np.asfortranarray(rng.normal(size=(m, 3)))
         found = rhs.copy(order="F")
         solve_split(room, split, found)
@@ -54,27 +60,27 @@ def test_every_split_stands_for_the_same_inverse(drawn):
 
 @pytest.mark.parametrize("width", [1, 5])
 def test_more_columns_than_go_together(width):
-    m = 700
+    m = 1300
     H = definite(m)
     N, room = np.linalg.inv(H), room_of(H)
-    invert_further(room, m, 500)
-    invert_further(room, 500, 40)
+    invert_further(room, 0, 200)
+    invert_further(room, 200, 640)
     rhs = np.asfortranarray(np.random.default_rng(2).normal(size=(m, width)))
     found = rhs.copy(order="F")
-    solve_split(room, 40, found)
+    solve_split(room, 640, found)
     np.testing.assert_allclose(found, N @ rhs, rtol=0, atol=1e-12)
-    invert_further(room, 40, 0)
+    invert_further(room, 640, m)
     np.testing.assert_allclose(np.tril(room), np.tril(N), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 100, 129, 1000, 4000, 20_000])
 @pytest.mark.parametrize("share", [1 / 16, 1 / 3, 1.0])
 def test_shares_are_alike_and_come_to_an_end(size, share):
-    split, steps = size, []
-    while split:
-        before, split = split, split_after(size, split, share, least=128)
-        steps.append(((size - split) ** 3 - (size - before) ** 3) / size**3)
+    split, steps = 0, []
+    while split < size:
+        before, split = split, split_after(size, split, share, least=96)
+        steps.append(share_done(size, split) - share_done(size, before))
     assert sum(steps) == pytest.approx(1.0)
     assert len(steps) <= np.ceil(1 / share)
     # A step is rounded up to the columns that BLAS likes, and to those that are not worth parting.
-    assert max(steps) <= share + 3 * 128 / size
+    assert max(steps) <= share + 1.5 * 96 / size

@@ -13,7 +13,13 @@ from squaresvm.linalg.lapack import (
     inverse_columns,
     solve_triangular_in_place,
 )
-from squaresvm.linalg.split_inverse import columns_of_split, invert_further, solve_split, split_after
+from squaresvm.linalg.split_inverse import (
+    columns_of_split,
+    invert_further,
+    share_done,
+    solve_split,
+    split_after,
+)
 from squaresvm.operators import KernelStore
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import BoolArray, FloatArray, IntArray
@@ -42,7 +48,7 @@ class Form(StrEnum):
 
     NOTHING = "nothing"
     CHOLESKY = "Cholesky factor"
-    SPLIT = "Cholesky factor up to some slot, inverse from there on"
+    SPLIT = "inverse up to some slot, Cholesky factor from there on"
     INVERSE = "inverse"
 
 
@@ -61,7 +67,7 @@ class SlotInverse:
         NOTHING while the room is written; where that was interrupted it stays, and whoever needs the factor
         builds it anew from K.
     split : int
-        Slot from which on the room holds the inverse, see :mod:`squaresvm.linalg.split_inverse`. It moves
+        Slot up to which the room holds an inverse, see :mod:`squaresvm.linalg.split_inverse`. It moves
         without a change of what the room stands for, so views and corrections need not know.
     version : int
         Counts repairs. A view made before a repair no longer fits.
@@ -121,11 +127,13 @@ class SlotInverse:
             start += size - j
         if np.any(np.diagonal(room) <= 0.0):
             raise ValueError("a factor must have a positive diagonal")
-        self.size, self.split, self.jitter, self.form = size, 0, jitter, form
+        self.size, self.jitter, self.form = size, jitter, form
 
     def _split_within(self, extent: int) -> int:
-        """Return where the inverse begins; behind `extent` slots where only the Cholesky factor is held."""
-        return extent if self.form == Form.CHOLESKY else self.split
+        """Return up to which of `extent` slots the room holds an inverse."""
+        if self.form == Form.INVERSE:
+            return extent
+        return self.split if self.form == Form.SPLIT else 0
 
     def solve(self, rhs: FloatArray, extent: int) -> FloatArray:
         """Return what the room stands for over `extent` slots, times rhs; zero in slots behind them."""
@@ -160,27 +168,27 @@ class SlotInverse:
         """Note a request; once they have become many, go a step further towards the inverse with each."""
         self._served += 1
         if self.form != Form.INVERSE and self._served > _PATIENCE:
-            split = self._split_within(extent)
-            self._invert_to(split_after(extent, split, _SHARE, _LEAST), extent)
+            stop = split_after(extent, self._split_within(extent), _SHARE, _LEAST)
+            self._invert_to(stop, extent)
 
     def invert(self, extent: int) -> None:
         """Turn what is left of the Cholesky factor into the inverse, in place."""
         if self.form != Form.INVERSE:
-            self._invert_to(0, extent)
+            self._invert_to(extent, extent)
 
-    def _invert_to(self, start: int, extent: int) -> None:
-        """Move the split to `start`. What the room stands for stays the same."""
+    def _invert_to(self, stop: int, extent: int) -> None:
+        """Move the split to `stop`. What the room stands for stays the same."""
         self.settled_pending()
         split, self.form = self._split_within(extent), Form.NOTHING
-        invert_further(self.store.room(extent), split, start)
-        self.split, self.size = start, extent
-        self.form = Form.SPLIT if start else Form.INVERSE
+        invert_further(self.store.room(extent), split, stop)
+        self.split, self.size = stop, extent
+        self.form = Form.SPLIT if stop < extent else Form.INVERSE
 
     @property
     def is_half_inverted(self) -> bool:
         """Whether less is left of the inversion than a new Cholesky factor would cost, half of it."""
-        done = 1.0 - self.split / max(self.size, 1)
-        return self.form == Form.INVERSE or (self.form == Form.SPLIT and 2.0 * done**3 >= 1.0)
+        started = self.form == Form.SPLIT and share_done(self.size, self.split) >= 0.5
+        return started or self.form == Form.INVERSE
 
     def half_solve(self, rhs: FloatArray) -> FloatArray:
         """Return inv(L) rhs."""

@@ -1,26 +1,23 @@
 """A Cholesky factor on its way to the inverse: in place, some columns at a time, and of use all the while.
 
-With the rows parted in two, H = L L' and N = inv(H) are
+With the rows parted in two, H = [H11, H12; H21, H22] = L L' and L = [L11, 0; L21, L22], let
 
-    L = [L11,  0 ]     N22 = inv(L22 L22'),    N21 = -N22 W,    N11 = inv(L11 L11') - W' N21             (1)
-        [L21, L22],    where W = L21 inv(L11)
+    N11 = inv(L11 L11') = inv(H11),    Y = -L21 inv(L11) = -H21 inv(H11),    S = L22 L22'                (1)
 
-so the last columns of N need nothing of the first ones of L but their own. Going from the last column to the
-first, one triangle holds [L11; L21, N22], and with it N b for any b = (b1, b2):
+S is the Schur complement of H11. One triangle holds [N11; Y, L22], and with it inv(H) b for any b = (b1, b2):
 
-    y = inv(L11) b1,    x2 = N22 (b2 - L21 y),    x1 = inv(L11)' (y - L21' x2)                           (2)
+    x2 = inv(S) (b2 + Y b1),    x1 = N11 b1 + Y' x2                                                      (2)
 
-Where L11 is all there is, these are the two triangular solutions of a Cholesky factor; where it is nothing,
-a product with the inverse.
+Where N11 is nothing, these are the two triangular solutions of a Cholesky factor; where it is all there is, a
+product with the inverse. The split moves from the first column to the last, by updates of low rank, which
+BLAS is fast at however few the columns are.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
-from squaresvm.linalg.blas import multiply_add, product, symmetric_product
+from squaresvm.linalg.blas import gram_update, multiply_add, symmetric_product
 from squaresvm.linalg.lapack import (
     inverse_columns,
     invert_cholesky_in_place,
@@ -28,18 +25,27 @@ from squaresvm.linalg.lapack import (
 )
 from squaresvm.typing import FloatArray, IntArray
 
-__all__ = ["columns_of_split", "invert_further", "solve_split", "split_after"]
+__all__ = ["columns_of_split", "invert_further", "share_done", "solve_split", "split_after"]
 
-#: Columns that go through a product with N22 together: fewer are slow in BLAS, more cost more beside it.
-_PANEL = 192
 #: Columns come in multiples of this, which BLAS is fastest at.
-_GRAIN = 16
+_GRAIN = 32
+
+
+def share_done(size: int, split: int) -> float:
+    """Return how much of the inversion is done, in multiplications.
+
+    Examples
+    --------
+    >>> from squaresvm.linalg.split_inverse import share_done
+    >>> share_done(4000, 0), share_done(4000, 1000), share_done(4000, 4000)
+    (0.0, 0.0859375, 1.0)
+    """
+    columns = split / size
+    return columns**2 * (3.0 - columns) / 2.0
 
 
 def split_after(size: int, split: int, share: float, least: int) -> int:
     """Return where the split stands after another share of the whole inversion.
-
-    What is done of it, in multiplications, is the cube of what is done of the columns.
 
     Parameters
     ----------
@@ -55,83 +61,71 @@ def split_after(size: int, split: int, share: float, least: int) -> int:
     Examples
     --------
     >>> from squaresvm.linalg.split_inverse import split_after
-    >>> split_after(4000, 4000, 0.125, 128), split_after(4000, 96, 0.125, 128)
-    (2000, 0)
+    >>> split_after(4000, 0, 0.1, 96), split_after(4000, 3900, 0.1, 96)
+    (1088, 4000)
     """
-    done = 1.0 - split / size
-    columns = size * np.cbrt(min(done**3 + share, 1.0)) - (size - split)
-    columns = max(int(np.ceil(columns / _GRAIN)) * _GRAIN, least)
-    return max(split - columns, 0)
+    goal, stop = share_done(size, split) + share, split + least
+    while stop < size and share_done(size, stop) < goal:
+        stop += _GRAIN
+    return min(stop, size)
 
 
-def invert_further(room: FloatArray, split: int, start: int) -> None:
-    """Move the split of a lower triangle from `split` to `start`.
+def invert_further(room: FloatArray, split: int, stop: int) -> None:
+    """Move the split of a lower triangle from `split` to `stop`.
 
     Parameters
     ----------
     room : ndarray of shape (m, m)
-        [L11; L21, N22] with N22 from row and column `split` on; its strict upper triangle is left as it is.
+        [N11; Y, L22] with L22 from row and column `split` on; its strict upper triangle is left as it is.
     split : int
-        m: a whole Cholesky factor.
-    start : int
-        Where the inverse begins afterwards.
+        0: a whole Cholesky factor.
+    stop : int
+        m: the whole inverse, afterwards.
 
     Examples
     --------
     >>> import numpy as np
     >>> from squaresvm.linalg.split_inverse import invert_further
     >>> room = np.array([[2.0, 0.0], [1.0, 0.5]], order="F")  # L of H = [4, 2; 2, 1.25]
-    >>> invert_further(room, 2, 1)
-    >>> room[1, 1]
-    np.float64(4.0)
-    >>> invert_further(room, 1, 0)
+    >>> invert_further(room, 0, 1)
+    >>> room[:, 0]
+    array([ 0.25, -0.5 ])
+    >>> invert_further(room, 1, 2)
     >>> np.tril(room)
     array([[ 1.25,  0.  ],
            [-2.  ,  4.  ]])
     """
-    if split == room.shape[0]:
-        invert_cholesky_in_place(room[start:, start:])
-        return
-    panels = -(-(split - start) // _PANEL)
-    width = -(-(split - start) // (panels * _GRAIN)) * _GRAIN
-    for stop, first in pairwise([*range(split, start, -width), start]):
-        _invert_panel(room, first, stop)
-
-
-def _invert_panel(room: FloatArray, start: int, stop: int) -> None:
-    """Invert the columns from `start` to `stop` by (1), where all behind them are inverted."""
-    corner, below = room[start:stop, start:stop], room[stop:, start:stop]
-    W = np.array(below, order="F")
-    solve_triangular_in_place(corner, W, side="right")
-    columns = symmetric_product(room[stop:, stop:], W, lower=True)
-    np.negative(columns, out=columns)
+    corner, below = room[split:stop, split:stop], room[stop:, split:stop]
+    if split:
+        # Rows of inv(L): what they are times their own transpose is what H11 gains by them.
+        rows = room[split:stop, :split]
+        solve_triangular_in_place(corner, rows)
+        gram_update(room[:split, :split], np.asfortranarray(rows.T))
+        multiply_add(room[stop:, :split], below, rows, alpha=-1.0)
+        solve_triangular_in_place(corner, rows, transpose=True)
+    solve_triangular_in_place(corner, below, side="right")
+    np.negative(below, out=below)
     invert_cholesky_in_place(corner)
-    pull = product(W.T, columns)
-    lower = np.tri(stop - start, dtype=bool)
-    np.subtract(corner, pull, out=corner, where=lower)
-    below[...] = columns
 
 
 def solve_split(room: FloatArray, split: int, rhs: FloatArray) -> None:
-    """Overwrite `rhs`, of shape (m, k) and Fortran-ordered, by N rhs: equation (2)."""
+    """Overwrite `rhs`, of shape (m, k) and Fortran-ordered, by inv(H) rhs: equation (2)."""
     first, last = rhs[:split], rhs[split:]
     if split:
-        solve_triangular_in_place(room[:split, :split], first)
-        multiply_add(last, room[split:, :split], first, alpha=-1.0)
-    if last.size:
-        last[...] = symmetric_product(room[split:, split:], last, lower=True)
+        multiply_add(last, room[split:, :split], first)
+        first[...] = symmetric_product(room[:split, :split], first, lower=True)
+    solve_triangular_in_place(room[split:, split:], last)
     _finish(room, split, rhs)
 
 
 def _finish(room: FloatArray, split: int, out: FloatArray) -> None:
-    """Overwrite (y, x2) by (x1, x2) of (2)."""
-    if split:
-        multiply_add(out[:split], room[split:, :split].T, out[split:], alpha=-1.0)
-        solve_triangular_in_place(room[:split, :split], out[:split], transpose=True)
+    """Overwrite (N11 b1, inv(L22) (b2 + Y b1)) by (x1, x2) of (2)."""
+    solve_triangular_in_place(room[split:, split:], out[split:], transpose=True)
+    multiply_add(out[:split], room[split:, :split].T, out[split:])
 
 
 def columns_of_split(room: FloatArray, split: int, columns: IntArray) -> FloatArray:
-    """Return columns of N, Fortran-ordered; those behind the split are there to read but for x1.
+    """Return columns of inv(H), Fortran-ordered: read, as far as they are there.
 
     Parameters
     ----------
@@ -143,19 +137,21 @@ def columns_of_split(room: FloatArray, split: int, columns: IntArray) -> FloatAr
     --------
     >>> import numpy as np
     >>> from squaresvm.linalg.split_inverse import columns_of_split
-    >>> columns_of_split(np.array([[2.0, 0.0], [1.0, 4.0]], order="F"), 1, np.array([1]))
+    >>> columns_of_split(np.array([[0.25, 0.0], [-0.5, 0.5]], order="F"), 1, np.array([1]))
     array([[-2.],
            [ 4.]])
     """
     out = np.zeros((room.shape[0], columns.size), order="F")
-    before = np.flatnonzero(columns < split) if split else columns[:0]
-    if before.size:
-        halfway = inverse_columns(room[:split, :split], columns[before])
-        pull = symmetric_product(room[split:, split:], product(room[split:, :split], halfway), lower=True)
-        out[:split, before], out[split:, before] = halfway, -pull
     for position, column in enumerate(columns.tolist()):
-        if column >= split:
-            out[split:column, position] = room[column, split:column]
+        if column < split:
+            out[:column, position] = room[column, :column]
             out[column:, position] = room[column:, column]
+    if split == room.shape[0]:
+        return out
+    read = columns < split
+    half = out[split:, read]
+    solve_triangular_in_place(room[split:, split:], half)
+    out[split:, read] = half
+    out[split:, ~read] = inverse_columns(room[split:, split:], columns[~read] - split)
     _finish(room, split, out)
     return out
