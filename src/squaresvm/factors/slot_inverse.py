@@ -36,7 +36,7 @@ _STRIP = 128
 _PATIENCE = 4
 #: Share of the inversion that comes with each request from then on, so that none of them has to wait for all
 #: of it. A whole inversion takes half as long again as a fit.
-_SHARE = 1 / 18
+_SHARE = 1 / 20
 #: Columns that are inverted at once in any case: parting them would save nobody a wait.
 _LEAST = 96
 #: Diagonal of H in an empty slot: its inverse is nothing beside any number that matters.

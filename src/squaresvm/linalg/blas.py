@@ -88,26 +88,17 @@ def gram_update(c: FloatArray, a: FloatArray, alpha: float = 1.0) -> None:
     ----------
     c : ndarray of shape (m, m)
     a : ndarray of shape (m, k)
+        It may be the transpose of a column-major part.
     alpha : float, default=1.0
     """
     if a.size == 0:
         return
     if c.shape != (a.shape[0], a.shape[0]):
         raise ValueError(f"shapes {c.shape} and {a.shape} do not fit")
-    pa, lda = matrix(a)
+    flag, pa, lda = _operand(a)
     pc, ldc = matrix(c)
-    routine("dsyrk")(
-        char("L"),
-        char("N"),
-        integer(c.shape[0]),
-        integer(a.shape[1]),
-        real(alpha),
-        pa,
-        lda,
-        real(1.0),
-        pc,
-        ldc,
-    )
+    extents = (integer(c.shape[0]), integer(a.shape[1]))
+    routine("dsyrk")(char("L"), ctypes.byref(flag), *extents, real(alpha), pa, lda, real(1.0), pc, ldc)
 
 
 def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0) -> None:

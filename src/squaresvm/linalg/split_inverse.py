@@ -100,7 +100,7 @@ def invert_further(room: FloatArray, split: int, stop: int) -> None:
         # Rows of inv(L): what they are times their own transpose is what H11 gains by them.
         rows = room[split:stop, :split]
         solve_triangular_in_place(corner, rows)
-        gram_update(room[:split, :split], np.asfortranarray(rows.T))
+        gram_update(room[:split, :split], rows.T)
         multiply_add(room[stop:, :split], below, rows, alpha=-1.0)
         solve_triangular_in_place(corner, rows, transpose=True)
     solve_triangular_in_place(corner, below, side="right")
