@@ -54,7 +54,7 @@ class TestEveryKind:
         header, body = forged.opened(kinds[name])
         arrays = forged.arrays_of(header, body)
         # Probabilities are there once asked for; without weights of their own pairs have those of the rows.
-        for each in arrays.keys() - {"above", "votes_above", "robust_weights"}:
+        for each in arrays.keys() - {"above", "offset", "votes_above", "votes_offset", "robust_weights"}:
             less = {other: array for other, array in arrays.items() if other != each}
             assert "does not describe a model" in refusal(folder, forged.with_arrays(header, less))
             cut = {**arrays, each: arrays[each][:-1]}

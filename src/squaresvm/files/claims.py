@@ -15,8 +15,9 @@ __all__ = [
     "decode_bound",
     "decode_calibration",
     "decode_certificate",
-    "decode_slopes",
+    "decode_maps",
     "encode_certificate",
+    "encode_maps",
 ]
 
 
@@ -62,14 +63,25 @@ def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> 
         return None
     if classes is None:
         raise ValueError("it holds probabilities of values that have none")
-    return decode_slopes(arrays, ("above", "below"), int(classes.size))
+    return decode_maps(arrays, "", int(classes.size))
 
 
-def decode_slopes(arrays: Arrays, names: tuple[str, str], n_classes: int) -> Calibration:
-    """Return the map to probabilities of two arrays of slopes."""
-    above, below = (floats_of(arrays, name, n_classes) for name in names)
+def encode_maps(calibration: Calibration, prefix: str = "") -> Arrays:
+    """Return the arrays of a map to probabilities."""
+    arrays: Arrays = {f"{prefix}above": calibration.above, f"{prefix}below": calibration.below}
+    return arrays if calibration.offset is None else {**arrays, f"{prefix}offset": calibration.offset}
+
+
+def decode_maps(arrays: Arrays, prefix: str, n_classes: int) -> Calibration:
+    """Return the map to probabilities of two arrays of slopes, and one of offsets where there is one."""
+    above, below = (floats_of(arrays, f"{prefix}{name}", n_classes) for name in ("above", "below"))
     if min(above.min(), below.min()) <= 0.0:
         raise ValueError("a slope of its probabilities is not positive")
     if n_classes == 2 and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
         raise ValueError("its slopes give two classes probabilities that do not sum to one")
-    return Calibration(above, below)
+    if f"{prefix}offset" not in arrays:
+        return Calibration(above, below)
+    offset = floats_of(arrays, f"{prefix}offset", n_classes)
+    if n_classes == 2 and offset[0] != -offset[1]:
+        raise ValueError("its offsets give two classes probabilities that do not sum to one")
+    return Calibration(above, below, offset)

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.features import Nystrom
-from squaresvm.files.claims import decode_slopes
+from squaresvm.files.claims import decode_maps, encode_maps
 from squaresvm.files.states import (
     ESTIMATORS,
     decode_estimator,
@@ -190,7 +190,7 @@ def _decode_features(header: dict[str, Any], arrays: Arrays) -> Nystrom:
 
 
 #: Arrays that pairs may have of their own; those of all pairs stand in one array, one behind the other.
-_OWN = ("bias", "beta", "primal", "expansion", "above", "below", "factor", "robust_weights")
+_OWN = ("bias", "beta", "primal", "expansion", "above", "below", "offset", "factor", "robust_weights")
 
 
 def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
@@ -218,7 +218,7 @@ def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arra
     arrays |= encode_matrix(X) | {name: np.concatenate(parts) for name, parts in own.items()}
     calibration = votes.calibration
     if calibration is not None:
-        arrays |= {"votes_above": calibration.above, "votes_below": calibration.below}
+        arrays |= encode_maps(calibration, "votes_")
     return header, arrays
 
 
@@ -263,8 +263,8 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     if not isinstance(template, SquareSVMClassifier) or template._is_precomputed:
         raise ValueError("the models of its pairs are no classifiers of rows")
     described = decode_rows(header, arrays, lambda count: decode_matrix(header, arrays, count))
-    if described.given is not None:
-        raise ValueError("it holds two weights for each row")
+    if described.given is not None or described.y.ndim != 1:
+        raise ValueError("it holds two weights or labels for each row")
     X = described.X
     rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
     classes = check_classes(rows)
@@ -281,8 +281,7 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     decode_names(model, header, int(X.shape[1]))
     model._votes = Votes(rows, fitted, template)
     if "votes_above" in arrays:
-        names = ("votes_above", "votes_below")
-        model._votes.calibration = decode_slopes(arrays, names, int(classes.size))
+        model._votes.calibration = decode_maps(arrays, "votes_", int(classes.size))
     return model
 
 

@@ -22,13 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
-from squaresvm.operators import LinearOperator, ProximalOperator
+from squaresvm.judging.left_out import column_starts, left_out
+from squaresvm.operators import ProximalOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Solution
-from squaresvm.solvers.active_set import resolve_without
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.solvers.newton import Newton
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Cost", "fixed_set", "leave_one_out", "leave_one_out_at_cost"]
@@ -115,13 +114,8 @@ def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
 def _by_column(
     problem: Problem, solution: Solution, values: Callable[[Problem, Solution], FloatArray]
 ) -> FloatArray:
-    beta, w = problem.multipliers(solution), solution.primal
-    columns = []
-    for index in range(problem.n_columns):
-        primal = None if w is None else w[:, [index]]
-        start = Solution(beta=beta[:, [index]], primal=primal, bias=solution.bias[[index]])
-        columns.append(values(problem.column(index), start))
-    return np.column_stack(columns)
+    starts = column_starts(problem, solution)
+    return np.column_stack([values(problem.column(j), start) for j, start in enumerate(starts)])
 
 
 def _diag_inverse(problem: Problem, solution: Solution) -> FloatArray:
@@ -187,37 +181,14 @@ def _resolved(problem: Problem, start: Solution, tol: float, steps: list[int]) -
     """
     values = problem.decision(start)[:, 0]
     assert start.beta is not None
-    active = start.beta[:, 0] != 0.0
     last = _last_of_class(problem)
     values[last] = -problem.targets[last, 0]
-    if problem.operator.features is not None:
-        for row in np.flatnonzero(active & ~last):
-            values[row], taken = _resolved_linear(problem, int(row), start, tol)
-            steps.append(taken)
-    elif active.any():
-        system = EqualitySystem(problem)
-        system.solve(active, 0.0)
-        system.prepare_for_many()
-        for row in system.rows[~last[system.rows]].tolist():
-            solved = resolve_without(problem, row, system, start, tol)
-            steps.append(solved.n_iter)
-            values[row] = problem.decision(solved)[row, 0]
+    rows = np.flatnonzero((start.beta[:, 0] != 0.0) & ~last)
+    if rows.size:
+        without = left_out(problem, start, tol, steps)
+        for row in rows:
+            values[row] = without.values(np.array([row]))[0, 0]
     return values
-
-
-def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) -> tuple[float, int]:
-    """Return f at a row, of the model without it, and the steps that it took."""
-    Z = problem.operator.features
-    assert Z is not None
-    others = np.ones(problem.n_rows, dtype=bool)
-    others[row] = False
-    rest = Problem(
-        LinearOperator(Z[others]), problem.targets[others], problem.costs[others], problem.loss, problem.bias
-    )
-    begin = Solution(primal=start.primal, bias=start.bias) if start.primal is not None else None
-    solved = Newton().solve(rest, tol=tol, max_iter=None, start=begin)
-    w = solved.primal if solved.primal is not None else Z[others].T @ solved.beta
-    return float(np.asarray(Z[[row]] @ w)[0, 0] + solved.bias[0]), solved.n_iter
 
 
 def _without_landmark(problem: Problem, solution: Solution) -> FloatArray:

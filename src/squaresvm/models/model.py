@@ -74,6 +74,12 @@ class Settings:
         """Return sample weight times class weight of each row."""
         return weigh(y, weights, self.class_weight)
 
+    def weighs_classes(self, classes: np.ndarray[Any, Any] | None) -> bool:
+        """Return whether two of the classes have different weights."""
+        if not self.class_weight or classes is None:
+            return False
+        return len({self.class_weight.get(label, 1.0) for label in classes.tolist()}) > 1
+
 
 def weigh(
     y: np.ndarray[Any, Any], weights: FloatArray, class_weight: dict[Hashable, float] | None
@@ -218,6 +224,11 @@ class Model(ABC):
     @abstractmethod
     def n_rows(self) -> int:
         """Number of rows that the model is of."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether values of a regression are one a row, and not columns of several."""
+        return self.solution.bias.size == 1
 
     @abstractmethod
     def like_held(self, X: Matrix) -> Matrix:

@@ -82,9 +82,10 @@ def fit_source(
         progress.n_rows = source.n_rows or survey.rows
         settings = settings_of(no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
-        encoding = class_encoding(settings, classes)
+        encoding = class_encoding(settings, classes, survey.scale.size)
         runner = SourceRunner(source, encoding, survey.rows, survey.sample, progress)
-        scale = np.full(runner.n_columns, survey.scale or 1.0)
+        scale = np.ones(runner.n_columns)
+        scale[:] = np.where(survey.scale > 0.0, survey.scale, 1.0)
         problem = LinearProblem(runner, settings.loss, settings.bias, scale)
         solver, reason = choose_for_source(settings.loss, settings.solver, n)
         by_sums = solver == "direct"
@@ -95,7 +96,8 @@ def fit_source(
         certificate = problem.certify(solution, settings.tol)
         calibration = None
         if has_labels:
-            calibration = _calibrate(problem, solution, survey.sample, encoding, settings.C)
+            moved = settings.weighs_classes(classes)
+            calibration = _calibrate(problem, solution, survey.sample, encoding, moved)
     finally:
         progress.close()
     state = StreamedState(
@@ -110,7 +112,7 @@ def fit_source(
         judged=certificate,
         to_probabilities=calibration,
         sums=_sums_of(solution) if settings.loss == Loss.SQUARED else None,
-        scale=survey.scale or None,
+        scale=survey.scale if survey.scale.any() else None,
     )
     warn_unless_converged(state)
     if kept is not None:
@@ -176,7 +178,7 @@ def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool)
         "features": n_features,
         "weights": [f"{weight:.9g}" for weight in survey.weights],
         "counts": survey.counts.tolist(),
-        "largest value": f"{survey.scale:.9g}",
+        "largest value": [f"{value:.9g}" for value in survey.scale],
         "labels": [str(label) for label in survey.labels.tolist()],
         "data": f"{survey.fingerprint:016x}",
     }
@@ -227,7 +229,7 @@ def _moments_of(held: dict[str, FloatArray]) -> Moments:
 
 
 def _calibrate(
-    problem: LinearProblem, solution: Solution, sample: Sample, encoding: Encoding, C: float
+    problem: LinearProblem, solution: Solution, sample: Sample, encoding: Encoding, with_offset: bool
 ) -> Calibration:
     """Return the map to probabilities from leave-one-out values of the sample.
 
@@ -252,7 +254,7 @@ def _calibrate(
         # y - f without the row is (y - f) / (1 - C leverage); the sample is of rows that are in the sums.
         values[rows, column] = targets[rows, column] - error[rows] / np.maximum(left, 1e-12)
     codes = np.searchsorted(encoding.classes, sample.y)
-    return Calibration.fit(values, codes, costs / C)
+    return Calibration.fit(values, codes, sample.weights, with_offset)
 
 
 def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, FloatArray, int], FloatArray]:

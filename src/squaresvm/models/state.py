@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import time
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,8 @@ import scipy.sparse as sp
 
 from squaresvm.factors import CholeskyFactor
 from squaresvm.judging.calibration import Calibration
-from squaresvm.judging.leave_one_out import fixed_set, leave_one_out_at_cost
+from squaresvm.judging.leave_one_out import Cost, fixed_set, leave_one_out_at_cost
+from squaresvm.judging.left_out import LeftOut, left_out
 from squaresvm.linalg.blas import times
 from squaresvm.models import updates
 from squaresvm.models.drift import Watch
@@ -20,7 +22,7 @@ from squaresvm.models.model import Known, Model, NewRows, Update, positive
 from squaresvm.models.ownership import Claim, SupersededError
 from squaresvm.models.problems import make_problem
 from squaresvm.operators import LinearOperator, Operator, StoredOperator
-from squaresvm.problem import Problem
+from squaresvm.problem import Loss, Problem
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.equalities import EqualitySystem
@@ -70,6 +72,16 @@ class State(Model):
         """Sample weight times class weight of each row held."""
         return self.settings.row_weights(self.rows.y, self.rows.weights)
 
+    @property
+    def given_weights(self) -> FloatArray:
+        """Sample weight of each row held as the caller gave it: what probabilities and scores go by."""
+        return self.rows.weights if self.rows.given is None else self.rows.given
+
+    @property
+    def weighs_classes(self) -> bool:
+        """Whether class weights move the decision: whether two classes have different ones."""
+        return self.settings.weighs_classes(self.classes)
+
     @cached_property
     def held(self) -> IntArray:
         """Where the rows of the problem, those of positive weight, stand among the rows held."""
@@ -79,6 +91,11 @@ class State(Model):
     def n_rows(self) -> int:
         """Number of rows held."""
         return self.rows.count
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether values of a regression came, and go, as one a row: y may be a column as well."""
+        return self.rows.y.ndim == 1
 
     def like_held(self, X: Matrix) -> Matrix:
         """Return new rows dense or sparse, whichever the rows held are."""
@@ -225,6 +242,31 @@ class State(Model):
             return fixed_set(problem, solution)
         values, self.known.loo_cost = leave_one_out_at_cost(problem, solution, self.settings.tol)
         return values
+
+    def without_folds(self, folds: Sequence[IntArray]) -> FloatArray:
+        """Return f at each row of positive weight, of the model without its fold, of shape (m, k).
+
+        Parameters
+        ----------
+        folds : sequence of ndarrays
+            Positions among the rows of positive weight: each in one fold; some folds may have none.
+        """
+        if max(rows.size for rows in folds) < 2 and self.settings.loss == Loss.SQUARED:
+            return self.leave_one_out()
+        begin, steps = time.perf_counter(), list[int]()
+        values, without = np.empty_like(self.problem.targets), self.left_out(steps)
+        for rows in folds:
+            if rows.size:
+                values[rows] = without.values(rows)
+        self.known.loo_cost = Cost(len(steps), sum(steps), time.perf_counter() - begin)
+        return values
+
+    def left_out(self, steps: list[int] | None = None) -> LeftOut:
+        """Return the models without some of the rows of positive weight; re-solves note their steps."""
+        problem = self.problem
+        if problem.loss == Loss.SQUARED and problem.operator.features is None:
+            self.kernel_factor()  # Kept, where the solver made none.
+        return left_out(problem, self.current_solution, self.settings.tol, steps)
 
     # From one state to the next --------------------------------------------------------------------
 
