@@ -367,7 +367,7 @@ def _coordinate(value: Any) -> float:
 
 
 def _settings(sent: dict[str, Any]) -> dict[str, Any]:
-    if sent.get("estimator") not in _ESTIMATORS or sent.get("kernel") not in _KERNELS:
+    if sent.get("estimator") not in tuple(_ESTIMATORS) or sent.get("kernel") not in _KERNELS:
         raise RequestError(422, f"estimators are {', '.join(_ESTIMATORS)}; kernels are {', '.join(_KERNELS)}")
     settings = {"estimator": sent["estimator"], "kernel": sent["kernel"]}
     for name, (low, high) in _RANGES.items():
