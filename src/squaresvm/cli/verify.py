@@ -10,7 +10,7 @@ import typer
 
 import squaresvm
 from squaresvm.cli.console import FALSE, AsJson, BadInputError, Printer, naming
-from squaresvm.cli.inputs import ModelPath, rows_to_check
+from squaresvm.cli.inputs import ModelPath, as_integer, rows_to_check
 
 __all__ = ["receipts", "verify"]
 
@@ -40,14 +40,14 @@ def verify(
         typer.Option(
             "--receipts",
             metavar="FILE",
-            help="Receipts that somebody has kept, one a line, as `receipts` prints them: each must be in the "
-            "chain of the model.",
+            help="Receipts that somebody has kept, one a line, as `receipts` prints them: each must be in "
+            "the chain of the model.",
             show_default="none",
         ),
     ] = None,
     absent: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="An id that must not be held: prints the proof.", show_default="none"),
+        typer.Option(metavar="ID", help="An id that must not be held; prints a proof.", show_default="none"),
     ] = None,
     memory: Annotated[float, typer.Option(min=1.0, metavar="MB", help="Memory for computing.")] = 256.0,
     as_json: AsJson = False,
