@@ -1,6 +1,6 @@
 """Models with random histories of requests, and forgeries of their files that must all be found.
 
-A case is a file. What is forged gets a right checksum, and as far as the forger could have them, right hashes.
+A case is a file. What is forged gets a right checksum, and as far as a forger could have them, right hashes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,16 @@ from support.forged import arrays_of, opened, with_arrays
 _ESTIMATORS = (LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC)
 _KERNELS = ("rbf", "linear", "poly", "laplacian", "precomputed")
 KINDS = (
-    "multiplier",
-    "bias",
-    "C",
-    "row",
-    "label",
-    "kept",
-    "missing",
-    "dropped",
-    "edited",
-    "swapped",
-    "added",
+    *("multiplier", "bias", "C", "row", "label", "not removed", "fewer", "more"),
+    *("dropped", "edited", "swapped", "added"),
 )
 
 
 class Case:
     """A saved model after a random history, and the receipts that somebody has kept of it."""
 
-    def __init__(self, path, model, requests):
-        self.path, self.model, self.requests = path, model, requests
+    def __init__(self, path, model, requests, before):
+        self.path, self.model, self.requests, self.before = path, model, requests, before
         self.known = model.receipts_
         self.data = path.read_bytes()
 
@@ -54,8 +45,10 @@ class Case:
 
     def forged(self, kind, rng):
         """Return the faults that are found after a forgery; a refusal to load it is one."""
-        header, body = opened(self.data)
+        header, body = opened(self.before if kind == "not removed" else self.data)
         arrays = {name: np.array(array) for name, array in arrays_of(header, body).items()}
+        if kind == "not removed":  # The receipt says that a row has left, and the model is as it was.
+            header["receipts"] = opened(self.data)[0]["receipts"]
         _forge(kind, rng, header, arrays)
         other = self.path.with_suffix(".forged")
         other.write_bytes(with_arrays(header, arrays))
@@ -81,17 +74,14 @@ def _forge(kind, rng, header, arrays):
         header["settings"]["C"] *= 1.0 + 1e-9
     elif kind == "row" and "rows" in arrays and arrays["rows"].shape[1]:
         arrays["rows"][row, 0] += 1e-9
-    elif kind == "label" or (kind == "row"):
+    elif kind in ("row", "label"):
         y = arrays["y"]
-        y[row] = (
-            y[row] + 1e-9
-            if y.dtype.kind == "f"
-            else np.roll(np.unique(y), 1)[np.unique(y).tolist().index(y[row])]
-        )
-    elif kind == "kept":  # A row that a receipt says has left is there under another name.
+        others = np.unique(y[y != y[row]])
+        y[row] = y[row] + 1e-9 if y.dtype.kind == "f" else others[0]
+    elif kind == "fewer":
         receipts[-1]["remaining"] -= 1
         receipts[-1]["hash"] = Receipt.from_json(receipts[-1]).hashed()
-    elif kind == "missing":
+    elif kind == "more":
         receipts[-1]["remaining"] += 1
     elif kind == "dropped":
         del receipts[place]
@@ -148,7 +138,10 @@ def honest(seed, folder):
                 action += f" refused: {error}"
             requests.append(action)
         squaresvm.save(model, path, overwrite=True)
-    return Case(path, model, requests)
+        before = path.read_bytes()
+        _step("forget", rng, model, (X, K, y, weights, ids), held, named, path)
+        squaresvm.save(model, path, overwrite=True)
+    return Case(path, model, requests, before)
 
 
 def _step(action, rng, model, data, held, named, path):
