@@ -44,7 +44,7 @@ class TestSmallestBall:
 
 class TestBound:
     def test_its_parts(self):
-        X, y = make_two_spirals()
+        X, y = make_two_spirals(n_samples=120)
         for model in (LSSVC(C=2.0, gamma=0.7), LagrangianSVC(C=2.0, gamma=0.7)):
             capacity = vc_bound(model.fit(X, y))
             K = np.exp(-0.7 * ((X[:, None] - X[None]) ** 2).sum(axis=2))

@@ -23,8 +23,9 @@ from squaresvm.typing import FloatArray
 
 __all__ = ["Ball", "Capacity", "Mercer", "least_capacity", "mercer", "smallest_ball", "vc_bound"]
 
-#: Updates that the search for a ball may take, for each row.
-_UPDATES = 1000
+#: Rounds that the search for a ball may take, each of as many updates as there are rows, and how many rows
+#: may lose their weight at the beginning of each.
+_ROUNDS, _FACES = 200, 30
 
 
 class Ball(NamedTuple):
@@ -67,9 +68,9 @@ def smallest_ball(K: FloatArray, tol: float = 1e-8) -> Ball:
 
     Notes
     -----
-    It maximises (14) by moving weight from the row that costs most, of those that have any, to the one that
-    gains most, as far as is best: each update is exact, and the gap bounds how far r^2 is from its largest
-    value.
+    It maximises (14) over the rows that have weights, as equalities, and then by moving weight from the row
+    that costs most to the one that gains most, as far as is best; and so on. The gap bounds how far r^2 is
+    from its largest value.
 
     Examples
     --------
@@ -82,25 +83,53 @@ def smallest_ball(K: FloatArray, tol: float = 1e-8) -> Ball:
     check_between("tol", tol, 0.0)
     K = np.asarray(K, dtype=np.float64)
     squares, m = np.diagonal(K).copy(), K.shape[0]
-    weights = np.zeros(m)
-    weights[0] = 1.0
-    slope = squares - 2.0 * K[0]  # Of (14), by each weight.
+    weights = np.full(m, 1.0 / m)
     rounding = 100.0 * np.finfo(np.float64).eps * float(np.abs(squares).max())
-    for _ in range(_UPDATES * m + 1):
-        up = int(np.argmax(slope))
-        held = np.flatnonzero(weights)
-        down = int(held[np.argmin(slope[held])])
-        gap = float(slope[up] - weights @ slope)
-        radius = 0.5 * float(weights @ (squares + slope))  # lambda'diag(K) - lambda'K lambda.
-        bend = squares[up] + squares[down] - 2.0 * K[up, down]
-        if gap <= tol * max(radius, 0.0) + rounding or up == down or not bend > 0.0:
-            break
-        step = min(0.5 * float(slope[up] - slope[down]) / bend, float(weights[down]))
-        emptied = step == weights[down]
-        weights[up] += step
-        weights[down] = 0.0 if emptied else weights[down] - step
-        slope -= 2.0 * step * (K[up] - K[down])
+    radius = gap = 0.0
+    for _ in range(_ROUNDS):
+        weights = _over_faces(K, squares, weights)
+        slope = squares - 2.0 * (K @ weights)  # Of (14), by each weight.
+        for _ in range(m + 1):
+            up = int(np.argmax(slope))
+            held = np.flatnonzero(weights)
+            down = int(held[np.argmin(slope[held])])
+            gap = float(slope[up] - weights @ slope)
+            radius = 0.5 * float(weights @ (squares + slope))  # lambda'diag(K) - lambda'K lambda.
+            bend = squares[up] + squares[down] - 2.0 * K[up, down]
+            if gap <= tol * max(radius, 0.0) + rounding or up == down or not bend > 0.0:
+                return Ball(max(radius, 0.0), max(gap, 0.0), weights)
+            step = min(0.5 * float(slope[up] - slope[down]) / bend, float(weights[down]))
+            weights[down] = 0.0 if step == weights[down] else weights[down] - step
+            weights[up] += step
+            slope -= 2.0 * step * (K[up] - K[down])
     return Ball(max(radius, 0.0), max(gap, 0.0), weights)
+
+
+def _over_faces(K: FloatArray, squares: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return weights that are best among those of the same rows, as far as none of them turns negative."""
+    weights = weights.copy()
+    for _ in range(_FACES):
+        held = np.flatnonzero(weights)
+        system = K[np.ix_(held, held)] + np.diag(np.full(held.size, 1e-12 * float(squares.max()) + 1e-300))
+        try:
+            sides = np.column_stack([np.ones(held.size), 0.5 * squares[held]])
+            ones, half = scipy.linalg.cho_solve(scipy.linalg.cho_factor(system), sides).T
+        except np.linalg.LinAlgError:
+            return weights
+        target = half + (1.0 - half.sum()) / ones.sum() * ones
+        before = weights[held]
+        if not np.isfinite(target).all():
+            return weights
+        falling = target < 0.0
+        shares = before[falling] / (before[falling] - target[falling])
+        share = float(shares.min(initial=1.0))
+        now = before + share * (target - before)
+        now[np.flatnonzero(falling)[shares <= share]] = 0.0
+        weights[held] = np.maximum(now, 0.0)
+        weights /= weights.sum()
+        if not falling.any():
+            break
+    return weights
 
 
 def vc_bound(model: SquareSVM) -> Capacity:
