@@ -13,6 +13,7 @@ import argparse
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def _short(value: Any) -> Any:
 def texts(results: Mapping[str, Any]) -> dict[str, str]:
     """Return by name the files that follow from the JSON alone, and the JSON itself."""
     found = {
-        "papers.json": json.dumps(results, indent=1, ensure_ascii=False) + "\n",
+        "papers.json": _numbers_in_line(json.dumps(results, indent=1, ensure_ascii=False)) + "\n",
         "papers.md": markdown_report(results),
         "overview.csv": _csv([("table", "verdict"), *_overview(results)]),
     }
@@ -78,6 +79,11 @@ def texts(results: Mapping[str, Any]) -> dict[str, str]:
         if entry["plot"]:
             found[f"{name}.html"] = f'<div class="papers-plot">{curves_of(entry)}</div>\n'
     return found
+
+
+def _numbers_in_line(text: str) -> str:
+    """Return JSON with each list of numbers on one line: a third of the size, and changes are easier to see."""
+    return re.sub(r"\[[-+.,\deE\s]+\]", lambda found: " ".join(found[0].split()), text)
 
 
 def pictures(results: Mapping[str, Any]) -> dict[str, str]:

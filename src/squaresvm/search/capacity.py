@@ -163,7 +163,7 @@ def vc_bound(model: SquareSVM) -> Capacity:
     K = state.problem.operator.block(everyone, everyone)
     beta = state.problem.multipliers(state.solution)[:, 0]
     norm = max(float(beta @ (K @ beta)), 0.0)
-    radius = smallest_ball(K).squared_radius
+    radius = smallest_ball(K, tol=1e-6).squared_radius
     product = radius * norm
     bound = min(float(np.floor(product)), _dimension(state)) + 1.0  # (12)
     return Capacity(radius, norm, product, bound)
