@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.linalg.blas import times
 from squaresvm.operators import LinearOperator, ProximalOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.resources import row_blocks
@@ -29,7 +30,7 @@ from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import resolve_without
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
-from squaresvm.typing import BoolArray, FloatArray
+from squaresvm.typing import BoolArray, FloatArray, Matrix
 
 __all__ = ["Cost", "fixed_set", "leave_one_out", "leave_one_out_at_cost"]
 
@@ -126,7 +127,7 @@ def _by_column(
 
 def _diag_inverse(problem: Problem, solution: Solution) -> FloatArray:
     """Return the diagonal of N, rows only."""
-    Z, factor = problem.operator.features, solution.factor
+    Z, factor = _narrow_features(problem), solution.factor
     if Z is None:
         if not isinstance(factor, CholeskyFactor) or not factor.is_current:
             factor = _factor(problem)
@@ -134,6 +135,12 @@ def _diag_inverse(problem: Problem, solution: Solution) -> FloatArray:
     if not isinstance(factor, MomentsFactor):
         factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
     return problem.costs * (1.0 - problem.costs * factor.leverage(Z))
+
+
+def _narrow_features(problem: Problem) -> Matrix | None:
+    """Return the rows of a linear model with fewer columns than rows; None where K is the smaller matrix."""
+    Z = problem.operator.features
+    return Z if Z is not None and Z.shape[1] < Z.shape[0] else None
 
 
 def _factor(problem: Problem) -> CholeskyFactor:
@@ -170,7 +177,7 @@ def _last_of_class(problem: Problem) -> BoolArray:
 
 def _set_diag_inverse(problem: Problem, active: BoolArray) -> FloatArray:
     """Return the diagonal of N of the active rows alone."""
-    Z = problem.operator.features
+    Z = _narrow_features(problem)
     if Z is None:
         system = EqualitySystem(problem)
         system.solve(active, 0.0)
@@ -190,7 +197,7 @@ def _resolved(problem: Problem, start: Solution, tol: float, steps: list[int]) -
     active = start.beta[:, 0] != 0.0
     last = _last_of_class(problem)
     values[last] = -problem.targets[last, 0]
-    if problem.operator.features is not None:
+    if _narrow_features(problem) is not None:
         for row in np.flatnonzero(active & ~last):
             values[row], taken = _resolved_linear(problem, int(row), start, tol)
             steps.append(taken)
@@ -214,7 +221,9 @@ def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) ->
     rest = Problem(
         LinearOperator(Z[others]), problem.targets[others], problem.costs[others], problem.loss, problem.bias
     )
-    begin = Solution(primal=start.primal, bias=start.bias) if start.primal is not None else None
+    assert start.beta is not None
+    w = times(Z.T, start.beta) if start.primal is None else start.primal
+    begin = Solution(primal=w, bias=start.bias)
     solved = Newton().solve(rest, tol=tol, max_iter=None, start=begin)
     w = solved.primal if solved.primal is not None else Z[others].T @ solved.beta
     return float(np.asarray(Z[[row]] @ w)[0, 0] + solved.bias[0]), solved.n_iter
