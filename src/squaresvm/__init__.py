@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from squaresvm.runtime.atomic import locked
     from squaresvm.search import LSSVCCV, LSSVRCV
     from squaresvm.solution import Certificate, Status
+    from squaresvm.verifier import Verdict, verify
 
 __all__ = [
     "LSSVC",
@@ -37,6 +38,7 @@ __all__ = [
     "RelaxedLSSVC",
     "Robust",
     "Status",
+    "Verdict",
     "Window",
     "__version__",
     "load",
@@ -44,6 +46,7 @@ __all__ = [
     "prune",
     "save",
     "to_onnx",
+    "verify",
 ]
 
 #: Where each name comes from. Modules are imported when a name is first asked for: the command line must be
@@ -61,6 +64,7 @@ _MODULES = {
     "runtime.atomic": ("locked",),
     "search": ("LSSVCCV", "LSSVRCV"),
     "solution": ("Certificate", "Status"),
+    "verifier": ("Verdict", "verify"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

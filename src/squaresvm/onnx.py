@@ -267,9 +267,14 @@ def _add_probabilities(graph: Graph, decision: str, best: str, calibration: Cali
     leads = _add_leads(graph, decision, n_classes)
     above, below = graph.constant(calibration.above), graph.constant(calibration.below)
     slopes = graph("Where", graph("Greater", leads, graph.constant(0.0)), above, below)
-    raw = graph("Sigmoid", graph("Mul", slopes, leads))
+    logits = graph("Mul", slopes, leads)
+    if calibration.offset is not None:
+        logits = graph("Add", logits, graph.constant(calibration.offset))
+    raw = graph("Max", graph("Sigmoid", logits), graph.constant(np.finfo(np.float64).tiny))
     one = graph.constant(np.array([1]))
     p = graph.in_kind(graph("Div", raw, graph("ReduceSum", raw, one, keepdims=1)))
+    if calibration.offset is not None:
+        return p  # Class weights move the decision: the label need not be the likeliest.
     # A lead too small to show beside 0.5 still puts the predicted class on top.
     top = graph("ArgMax", p, axis=1, keepdims=0)
     clash = graph("Unsqueeze", graph("Not", graph("Equal", top, best)), one)

@@ -1,4 +1,4 @@
-"""The issue's "Bad input", item by item: a clear error, and an estimator that stays as it was, bit for bit.
+"""Bad input, item by item: a clear error, and an estimator that stays as it was, bit for bit.
 
 A clear error says what is wrong (the value), where (the argument), and what would be right.
 """

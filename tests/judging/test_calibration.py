@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from squaresvm import LSSVC, RLSSVC
+from squaresvm import LSSVC, LSSVR, RLSSVC, OneVsOne, load, save
 from squaresvm.judging.calibration import Calibration
+from squaresvm.streaming import ArraySource
 from support import histories
 from support.histories import PROBES, data
 
@@ -80,7 +84,9 @@ class TestAgreesWithPredict:
         p = history.model.predict_proba(probes)
         assert p.shape == (len(probes), history.model.classes_.size)
         np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-14)
-        np.testing.assert_array_equal(history.model.classes_[p.argmax(axis=1)], history.model.predict(probes))
+        if not name.endswith("balanced"):  # Class weights move the decision, not the probabilities.
+            likeliest = history.model.classes_[p.argmax(axis=1)]
+            np.testing.assert_array_equal(likeliest, history.model.predict(probes))
         assert np.abs(p - 0.5).max() > 0.2  # They do say something.
 
     def test_of_a_tie(self):
@@ -154,9 +160,9 @@ class TestFromLeaveOneOut:
         used = {}
         fit = Calibration.fit
 
-        def spy(decision, codes, given):
-            used.update(decision=decision, codes=codes, weights=given)
-            return fit(decision, codes, given)
+        def spy(decision, codes, given, with_offset):
+            used.update(decision=decision, codes=codes, weights=given, with_offset=with_offset)
+            return fit(decision, codes, given, with_offset)
 
         monkeypatch.setattr(Calibration, "fit", spy)
         history.model.predict_proba(PROBES)
@@ -166,8 +172,8 @@ class TestFromLeaveOneOut:
                 used["decision"][i], np.atleast_1d(fresh.decision_function(X[[i]])[0]), atol=1e-8
             )
         assert history.model.classes_[used["codes"]].tolist() == y.tolist()
-        classes = history.model.class_weight_[used["codes"]]
-        np.testing.assert_allclose(used["weights"], weights * classes, rtol=1e-12)
+        np.testing.assert_allclose(used["weights"], weights, rtol=1e-12)
+        assert used["with_offset"] == (name == "LSSVC-balanced")
 
     @pytest.mark.parametrize("name", CLASSIFIERS)
     def test_anew_after_forget_and_learn(self, name):
@@ -216,3 +222,86 @@ def test_better_than_a_sigmoid_of_training_outputs(load):
         theirs.append(brier(platt.predict_proba(unseen), y[test], platt.classes_))
     assert np.mean(ours) < np.mean(theirs)
     assert np.mean(ours) < 0.1
+
+
+def imbalanced(seed, classes=2, rows=400):
+    """Return rows of which few are of the last class, and four times as many new ones of the same kind."""
+    rng = np.random.default_rng(seed)
+    shares = {2: [0.94, 0.06], 3: [0.8, 0.15, 0.05]}[classes]
+    y = rng.choice(classes, size=5 * rows, p=shares)
+    X = rng.normal(size=(5 * rows, 4)) + 1.5 * np.eye(4)[y]
+    return X[:rows], y[:rows], X[rows:], y[rows:]
+
+
+class TestClassWeights:
+    """Probabilities are of the data as they come, whatever the weights of the classes."""
+
+    @pytest.mark.parametrize("model", [LSSVC(C=0.5), RLSSVC(kernel="linear"), OneVsOne(LSSVC())], ids=str)
+    @pytest.mark.parametrize(("seed", "classes"), [(0, 2), (1, 2), (2, 3)])
+    def test_the_mean_is_the_share_of_the_class(self, model, seed, classes):
+        X, y, new, truth = imbalanced(seed, classes, rows=800)
+        balanced = {"estimator__class_weight" if isinstance(model, OneVsOne) else "class_weight": "balanced"}
+        p = clone(model).set_params(**balanced).fit(X, y).predict_proba(new)
+        shares = np.bincount(y, minlength=classes) / y.size
+        assert np.abs(p.mean(axis=0) - shares).max() < 0.02
+        assert roc_auc_score(truth == classes - 1, p[:, -1]) > 0.6
+
+    def test_a_logistic_regression_of_the_decision_values_agrees(self):
+        """An independent peer: with slopes that are alike, (1b) is Platt's map."""
+        X, y, new, _ = imbalanced(5, rows=1500)
+        model = LSSVC(kernel="linear", class_weight="balanced").fit(X, y)
+        peer = LogisticRegression(C=1e6).fit(model.loo_decision_function()[:, None], y)
+        expected = peer.predict_proba(model.decision_function(new)[:, None])
+        np.testing.assert_allclose(model.predict_proba(new), expected, atol=0.06)
+
+    def test_sample_weights_count(self):
+        X, y, _, _ = imbalanced(3)
+        weights = np.where(y == 1, 5.0, 1.0)
+        model = LSSVC(class_weight={0: 1.0, 1: 3.0}).fit(X, y, sample_weight=weights)
+        p = model._calibrated()[1].probabilities(model.loo_decision_function()[:, None])[:, 1]
+        assert np.average(p, weights=weights) == pytest.approx(np.average(y, weights=weights), abs=0.005)
+
+    def test_equal_weights_are_none(self):
+        X, y, new, _ = imbalanced(4)
+        plain, equal = LSSVC(C=2.0).fit(X, y), LSSVC(C=1.0, class_weight={0: 2.0, 1: 2.0}).fit(X, y)
+        np.testing.assert_allclose(equal.predict_proba(new), plain.predict_proba(new), atol=1e-6)
+
+    def test_from_a_stream(self):
+        X, y, new, _ = imbalanced(6)
+        model = LSSVC(kernel="linear", class_weight="balanced").fit(ArraySource(X, y))
+        assert model.predict_proba(new)[:, 1].mean() == pytest.approx(y.mean(), abs=0.02)
+
+    @pytest.mark.parametrize("wrap", [lambda model: model, OneVsOne])
+    @pytest.mark.parametrize("classes", [2, 3])
+    def test_in_files(self, tmp_path, wrap, classes):
+        X, y, new, _ = imbalanced(7, classes, rows=80)
+        expected = wrap(LSSVC(class_weight="balanced")).fit(X, y)
+        before = expected.predict_proba(new)
+        save(expected, tmp_path / "m")
+        np.testing.assert_array_equal(load(tmp_path / "m").predict_proba(new), before)
+
+    @pytest.mark.parametrize("rows", [([[0.0], [1.0]], [0, 1]), ([[0.0], [0.0], [1.0]], [1, 0, 0])])
+    def test_few_rows(self, rows):
+        X, y = np.array(rows[0]), np.array(rows[1])
+        p = LSSVC(class_weight={0: 1.0, 1: 9.0}).fit(X, y).predict_proba(X)
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1.0)
+
+    def test_leave_one_out_score_is_plain_accuracy(self):
+        X, y, _, _ = imbalanced(8)
+        model = LSSVC(C=0.3, class_weight="balanced").fit(X, y)
+        expected = accuracy_score(y, (model.loo_decision_function() > 0).astype(int))
+        assert model.loo_score() == pytest.approx(expected, abs=1e-12)
+        weights = np.random.default_rng(0).uniform(0.5, 2.0, y.size)
+        model.fit(X, y, sample_weight=weights)
+        found = (model.loo_decision_function() > 0).astype(int)
+        assert model.loo_score() == pytest.approx(accuracy_score(y, found, sample_weight=weights), abs=1e-12)
+
+    def test_robust_weights_do_not_flatter(self):
+        """Rows that look like outliers count in a score as the caller weighed them."""
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1.0, 1.0, size=(60, 1))
+        y = X[:, 0] + np.where(np.arange(60) % 10 == 0, 5.0, 0.0)
+        model = LSSVR(robust=2).fit(X, y)
+        assert model.robust_weights_.min() < 0.1
+        assert model.loo_score() == pytest.approx(r2_score(y, model.loo_predict()), abs=1e-12)

@@ -18,7 +18,9 @@ from squaresvm.cli.console import AsJson, BadInputError, Commands, Printer, coun
 from squaresvm.cli.inputs import check_place
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.requests import forget, learn, predict
+from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train
+from squaresvm.cli.verify import verify
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.rows.labels import sign_columns
@@ -33,8 +35,8 @@ app = typer.Typer(
     name="squaresvm",
     cls=Commands,
     help="Squared-loss support vector machines that learn, forget and prove it.",
-    epilog="Exit codes: 0 done, 1 not converged, 2 bad usage or bad input, 3 the result could not be "
-    "printed, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 not converged (verify: something is false), 2 bad usage or bad input, "
+    "3 the result could not be printed, 130 interrupted.",
     add_completion=True,
     rich_markup_mode="markdown",
 )
@@ -258,7 +260,7 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, learn, forget, inspect, bench, demo):
+for command in (train, predict, learn, forget, inspect, verify, serve, bench, demo):
     app.command()(command)
 
 

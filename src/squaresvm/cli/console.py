@@ -28,6 +28,7 @@ from squaresvm.solution import Certificate, Status
 
 __all__ = [
     "BAD_INPUT",
+    "FALSE",
     "INTERRUPTED",
     "NOT_CONVERGED",
     "OUTPUT_LOST",
@@ -146,6 +147,8 @@ def _plain(value: Any) -> Any:
 
 #: Exit codes; the last is the one that shells use for an interruption.
 NOT_CONVERGED, BAD_INPUT, OUTPUT_LOST, INTERRUPTED = 1, 2, 3, 130
+#: Of `verify`, where something that a model claims is not true.
+FALSE = 1
 #: Characters of a message at most: input may be quoted in it, whatever its size.
 _LONGEST = 1000
 

@@ -31,6 +31,7 @@ __all__ = [
     "new_rows",
     "open_model",
     "query_rows",
+    "rows_to_check",
     "training_rows",
 ]
 
@@ -188,6 +189,18 @@ def query_rows(path: Path, model: Any) -> tuple[Any, Matrix, list[str]]:
     # The columns have been put in order by their names: rows without names are right from here on.
     model.__dict__.pop("feature_names_in_", None)
     return model, preparation.rows(table), notes
+
+
+def rows_to_check(path: Path, model: Any, label: str | None) -> Any:
+    """Return the rows of a file to verify a model by: prepared as for its training, or the file itself."""
+    if not isinstance(model, Updating) or Record.of(model).preparation is None:
+        return path
+    if label is not None:
+        raise BadInputError(f"{path}: the model knows its column of labels from the training")
+    widened, rows = new_rows(path, model)
+    if widened.n_features_in_ != model.n_features_in_:
+        raise BadInputError(f"{path}: has levels that the model does not know, and so other rows")
+    return rows.X, rows.y, rows.weights
 
 
 def _preparation_for(table: Table | SparseRows, model: Any) -> Preparation | None:

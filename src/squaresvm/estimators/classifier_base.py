@@ -20,6 +20,7 @@ from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Model
 from squaresvm.models.outputs import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import two_labels
 from squaresvm.runtime.arguments import check_positive
@@ -188,10 +189,12 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         return float(super().score(X, y, sample_weight))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return calibrated probabilities, a column a class; the largest is always that of `predict`.
+        """Return calibrated probabilities, a column a class.
 
         Calibrated on leave-one-out decision values when first asked for: exact ones for the squared loss,
-        those of a fixed active set for the squared hinge.
+        those of a fixed active set for the squared hinge. Probabilities are of the data as they come: rows
+        count by their sample weights, and class weights move the decision and not the probabilities. So
+        without class weights the largest is always that of `predict`; with them it need not be.
 
         Parameters
         ----------
@@ -228,7 +231,8 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
                     assert state.classes is not None
                     values = state.leave_one_out(fixed=True)
                     codes = np.searchsorted(state.classes, state.rows.y[state.held])
-                    state.known.calibration = Calibration.fit(values, codes, state.weights[state.held])
+                    weights = state.given_weights[state.held]
+                    state.known.calibration = Calibration.fit(values, codes, weights, state.weighs_classes)
         assert state.calibration is not None
         return state, state.calibration
 
@@ -261,7 +265,9 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         step = self.learn if self.__sklearn_is_fitted__() else self.fit
         return step(X, y, sample_weight, ids)
 
-    def loo_decision_function(self, fixed_set: bool = False) -> FloatArray:
+    def loo_decision_function(
+        self, fixed_set: bool = False, groups: npt.ArrayLike | None = None
+    ) -> FloatArray:
         """Return f at each row held, of the model without that row, in the order of ``ids_``.
 
         The squared loss needs no more than the diagonal of an inverse, about the cost of one more fit. The
@@ -274,26 +280,95 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
             For the squared hinge, whether to take the support rows as given in place of solving again: at
             the cost of one factorisation, and exact only where they stay the same without the row, which
             they mostly do not. Good enough for calibration. The squared loss is exact either way.
+        groups : array-like of shape (m,), optional
+            The group of each row: rows leave with their group, as in `cross_decision_function`.
 
         Returns
         -------
         ndarray of shape (m,) or (m, n_classes)
         """
-        values = self._loo(fixed_set)
-        return values[:, 0] if values.shape[1] == 1 else values
+        return as_flat(self._loo(fixed_set, groups))
 
-    def loo_score(self, fixed_set: bool = False) -> float:
-        """Return the share of rows, by weight, that the model without them labels rightly.
+    def loo_score(self, fixed_set: bool = False, groups: npt.ArrayLike | None = None) -> float:
+        """Return the leave-one-out accuracy: the share of rows that the model without them labels rightly.
+
+        Rows count by their sample weights, as in `score`. Class weights move the decision and do not count.
 
         Parameters
         ----------
-        fixed_set : bool, default=False
+        fixed_set, groups :
             As in `loo_decision_function`.
 
         Returns
         -------
         float
         """
-        state, values = self._loo_inside(fixed_set)
+        return self._share_of_right(*self._loo_inside(fixed_set, groups))
+
+    def cross_decision_function(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> FloatArray:
+        """Return f at each row held, of the model without its fold, in the order of ``ids_``.
+
+        What ``cross_val_predict`` would return with the numbers of this fit, exactly. The squared loss needs
+        the blocks of one inverse and no refit; the squared hinge goes on, fold by fold, from the support
+        rows that it has.
+
+        Parameters
+        ----------
+        cv : int, splitter or iterable of (train, test), optional
+            As in scikit-learn; each row must be in one fold, and each fold be trained without on all other
+            rows. By default each row leaves alone, or each group. An integer with groups keeps groups whole.
+            A fold that takes all rows of a class is an error.
+        groups : array-like of shape (m,), optional
+            The group of each row (a patient, a machine, a day), handed on to the splitter.
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from squaresvm import LSSVC
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = LSSVC(C=10.0, gamma=0.2).fit(X, y)
+        >>> model.cross_decision_function(cv=5).shape
+        (150, 3)
+        >>> patients = np.arange(150) % 10
+        >>> round(model.cross_score(groups=patients), 3)
+        0.973
+        """
+        return as_flat(self._cross(cv, groups)[1])
+
+    def cross_predict(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> np.ndarray[Any, Any]:
+        """Return the label of each row held, by the model without its fold, in the order of ``ids_``.
+
+        Parameters
+        ----------
+        cv, groups :
+            As in `cross_decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        return labels_of(*self._cross(cv, groups))
+
+    def cross_score(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> float:
+        """Return the share of rows, by sample weight, that the model without their fold labels rightly.
+
+        Parameters
+        ----------
+        cv, groups :
+            As in `cross_decision_function`.
+
+        Returns
+        -------
+        float
+        """
+        return self._share_of_right(*self._cross_inside(cv, groups))
+
+    @staticmethod
+    def _share_of_right(state: State, values: FloatArray) -> float:
         held, predicted = state.held, labels_of(state, values)
-        return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.weights[held]))
+        return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.given_weights[held]))

@@ -9,14 +9,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import refuse_out
+from squaresvm.estimators.left_out import probes_of
 from squaresvm.estimators.requests import Reweighting, Updating
-from squaresvm.judging.calibration import influence, jackknife_plus
+from squaresvm.judging.calibration import jackknife_plus
+from squaresvm.judging.left_out import reach
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
@@ -27,7 +28,7 @@ from squaresvm.rows import canonical_csr
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray
 
 __all__ = ["LSSVR"]
 
@@ -229,7 +230,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
             weights = state.rows.weights[state.held]
             ends = np.empty((centre.size, 2))
             for part in row_blocks(centre.size, state.held.size):
-                reached = influence(state.problem, state.current_solution, _probes(state, probes[part]))
+                reached = reach(*state.judged, probes_of(state, probes[part]))
                 ends[part] = jackknife_plus(centre[part], reached, residuals, weights, float(coverage))
         return ends
 
@@ -254,31 +255,80 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         step = self.learn if self.__sklearn_is_fitted__() else self.fit
         return step(X, y, sample_weight, ids)
 
-    def loo_predict(self) -> FloatArray:
+    def loo_predict(self, groups: npt.ArrayLike | None = None) -> FloatArray:
         """Return the value at each row held, of the model without that row, in the order of ``ids_``.
+
+        Parameters
+        ----------
+        groups : array-like of shape (m,), optional
+            The group of each row: rows leave with their group.
 
         Returns
         -------
         ndarray of shape (m,)
         """
-        return self._loo()[:, 0]
+        return self._loo(groups=groups)[:, 0]
 
-    def loo_score(self) -> float:
-        """Return the coefficient of determination of the leave-one-out values.
+    def loo_score(self, groups: npt.ArrayLike | None = None) -> float:
+        """Return the coefficient of determination of the leave-one-out values, rows by their sample weights.
+
+        Parameters
+        ----------
+        groups : array-like of shape (m,), optional
+            As in `loo_predict`.
 
         Returns
         -------
         float
         """
-        state, values = self._loo_inside()
+        return self._determination(*self._loo_inside(groups=groups))
+
+    def cross_predict(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> FloatArray:
+        """Return the value at each row held, of the model without its fold, in the order of ``ids_``.
+
+        What ``cross_val_predict`` would return with the numbers of this fit, exactly, and without a refit.
+
+        Parameters
+        ----------
+        cv : int, splitter or iterable of (train, test), optional
+            As in scikit-learn; each row must be in one fold, and each fold be trained without on all other
+            rows. By default each row leaves alone, or each group. An integer with groups keeps groups whole.
+        groups : array-like of shape (m,), optional
+            The group of each row, handed on to the splitter.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from squaresvm import LSSVR
+        >>> X = np.linspace(0, 6, 60)[:, None]
+        >>> model = LSSVR(C=100.0, gamma=1.0).fit(X, np.sin(X).ravel())
+        >>> days = np.arange(60) // 6
+        >>> model.cross_predict(groups=days).shape
+        (60,)
+        >>> model.cross_score(groups=days) < model.loo_score()
+        True
+        """
+        return self._cross(cv, groups)[1][:, 0]
+
+    def cross_score(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> float:
+        """Return the coefficient of determination of `cross_predict`, over all rows at once.
+
+        Parameters
+        ----------
+        cv, groups :
+            As in `cross_predict`.
+
+        Returns
+        -------
+        float
+        """
+        return self._determination(*self._cross_inside(cv, groups))
+
+    @staticmethod
+    def _determination(state: State, values: FloatArray) -> float:
         held = state.held
-        return float(r2_score(state.rows.y[held], values[:, 0], sample_weight=state.weights[held]))
-
-
-def _probes(state: State, X: Matrix) -> Matrix:
-    """Return what the problem knows rows by: their features in w, else kernel values with its own rows."""
-    if state.problem.operator.features is not None:
-        return X
-    if state.settings.kernel is None:
-        return X.toarray()[:, state.held] if sp.issparse(X) else X[:, state.held]
-    return state.settings.kernel(X, state.rows.take(state.held))
+        return float(r2_score(state.rows.y[held], values[:, 0], sample_weight=state.given_weights[held]))

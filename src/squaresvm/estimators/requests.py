@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.judging.leave_one_out import Cost
+from squaresvm.estimators.left_out import LeavingOut
 from squaresvm.judging.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
-from squaresvm.models.model import Known, Model, NewRows, Settings, Update, warn_unless_converged
+from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.state import State
 from squaresvm.models.train import train
@@ -49,8 +49,8 @@ class Proposal:
     receipt: Receipt | None = None
 
 
-class Updating(SquareSVM):
-    """Learning, forgetting and leaving one out; see :class:`squaresvm.LSSVC`."""
+class Updating(LeavingOut):
+    """Learning and forgetting; see :class:`squaresvm.LSSVC`."""
 
     def learn(
         self,
@@ -218,37 +218,6 @@ class Updating(SquareSVM):
         with REQUESTS:
             self._state = self._state.flushed()
         return self
-
-    @property
-    def loo_cost_(self) -> Cost:
-        """What the exact leave-one-out values took, once they have been asked for."""
-        known: Known = self._fitted("loo_cost_").attribute("known")
-        if known.loo_cost is None:
-            raise AttributeError("loo_cost_ exists once exact leave-one-out values have been asked for")
-        return known.loo_cost
-
-    def _loo(self, fixed: bool = False) -> FloatArray:
-        """Return f at each row held, of the model without that row, of shape (rows, k)."""
-        state, inside = self._loo_inside(fixed)
-        values = np.empty((state.rows.count, state.solution.bias.size))
-        values[state.held] = inside
-        outside = np.setdiff1d(np.arange(state.rows.count), state.held)
-        if outside.size:
-            # Rows of weight zero are no part of the problem: the model is the one without them.
-            if state.settings.kernel is None:
-                raise ValueError(
-                    "rows of weight zero of a precomputed kernel are not kept, so no value can be given for "
-                    "them; fit without them"
-                )
-            values[outside] = state.decision(state.rows.take(outside))
-        return values
-
-    def _loo_inside(self, fixed: bool = False) -> tuple[State, FloatArray]:
-        """Return the model, and f at each of its rows of positive weight, of the model without that row."""
-        # The lock comes first: a state that another thread replaces meanwhile has no buffers any more.
-        with REQUESTS:
-            state = self._holding("leaving one out")
-            return state, state.leave_one_out(fixed)
 
     def __copy__(self) -> Self:
         """Return a model that goes its own way: requests to one leave the other as it is."""

@@ -242,6 +242,17 @@ class CholeskyFactor:
             diagonal -= self.ones**2 / self._schur
         return diagonal[self.slots]
 
+    def corner(self, positions: IntArray) -> FloatArray:
+        """Return N[F, F] of the rows at some positions."""
+        slots = self.slots[positions]
+        block = self.inverse.corner(slots, self.extent)
+        if self.signs.size:
+            waiting = self._pending[slots]
+            block += (waiting * self.signs) @ waiting.T
+        if not self.bias.is_absent:
+            block -= np.outer(self.ones[slots], self.ones[slots] / self._schur)
+        return block
+
     # Learning and forgetting -----------------------------------------------------------------------
 
     def remove(self, positions: IntArray, solution: Solution) -> tuple[CholeskyFactor, Solution]:

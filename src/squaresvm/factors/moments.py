@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from squaresvm.family import Bias
 from squaresvm.kernels import squared_norms
-from squaresvm.linalg.blas import gram, times
+from squaresvm.linalg.blas import gram, product, times
 from squaresvm.linalg.lapack import (
     NotPositiveSemidefiniteError,
     cholesky_with_jitter,
@@ -281,11 +281,23 @@ class MomentsFactor:
     def leverage(self, Z: Matrix) -> FloatArray:
         """Return (z_i, 1)' inv(Hessian) (z_i, 1) of each row of Z."""
         m, n = Z.shape
-        leverage = np.full(m, 1.0 / self._total if self._has_bias else 0.0)
+        leverage = np.full(m, self._beside)
         for part in row_blocks(m, n):
-            block = Z[part]
-            rows = block.toarray() if sp.issparse(block) else block
-            away = np.array((rows - self._pull).T, dtype=np.float64, order="F")
-            solve_triangular_in_place(self._factor, away)
+            away = self._half_way(Z[part])
             leverage[part] += np.einsum("ij,ij->j", away, away)
         return leverage
+
+    def between(self, Z: Matrix) -> FloatArray:
+        """Return (z_i, 1)' inv(Hessian) (z_j, 1) of all pairs of rows of Z."""
+        away = self._half_way(Z)
+        return product(away.T, away) + self._beside
+
+    @property
+    def _beside(self) -> float:
+        return 1.0 / self._total if self._has_bias else 0.0
+
+    def _half_way(self, Z: Matrix) -> FloatArray:
+        rows = Z.toarray() if sp.issparse(Z) else Z
+        away = np.array((rows - self._pull).T, dtype=np.float64, order="F")
+        solve_triangular_in_place(self._factor, away)
+        return away

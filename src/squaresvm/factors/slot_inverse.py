@@ -238,6 +238,20 @@ class SlotInverse:
             diagonal[columns] = np.einsum("ij,ij->j", unit, unit)
         return diagonal
 
+    def corner(self, slots: IntArray, extent: int) -> FloatArray:
+        """Return what the room stands for between some slots, of shape (k, k); zero behind `extent`."""
+        room, within = self.store.room(extent), np.flatnonzero(slots < extent)
+        out = np.zeros((slots.size, slots.size))
+        if self.form == Form.CHOLESKY:
+            half = inverse_columns(room, slots[within])
+            out[np.ix_(within, within)] = half.T @ half
+            return out
+        ascending = within[np.argsort(slots[within])]
+        # Only the lower triangle is the inverse's, so rows must come after columns.
+        lower = np.tril(room[np.ix_(slots[ascending], slots[ascending])])
+        out[np.ix_(ascending, ascending)] = lower + np.tril(lower, -1).T
+        return out
+
     def reserve(self, size: int) -> None:
         """Make sure that corrections have a value, zero, in each of `size` slots."""
         if self.pending.shape[0] < size:

@@ -39,7 +39,8 @@ name                           what
 =============================  =============================================================
 
 ``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights changed them.
-``above, below`` are slopes of the probabilities, once those have been asked for.
+``above, below`` are slopes of the probabilities, once those have been asked for; ``offset`` beside them is
+there where class weights have moved the decision.
 
 What some kinds of models have beside this, or in place of it:
 
@@ -55,16 +56,17 @@ What some kinds of models have beside this, or in place of it:
   ``fitted``, and for each of ``pairs``, in the order of the classes, ``settings``, ``solver, reason, n_iter,
   outcome, factor, search`` as above and ``shapes`` of arrays: those of all pairs stand in one array of that
   name, one behind the other. ``robust_weights`` are the weights of a pair where they are not those of the
-  rows, ``votes_above, votes_below`` the slopes of the probabilities of the vote.
+  rows, ``votes_above, votes_below, votes_offset`` of the vote.
 - `Nystrom` has ``kernel``, the landmarks as rows, ``landmark_indices`` and ``root``, the matrix W.
 
-A certificate is not stored where the rows are: it is computed from rows and solution when it is asked for,
-so that a loaded model proves itself. What a callback or ``trace=True`` collected is not stored either.
+``certificate`` is what the model claimed when it was saved: ``residual, gap, objective, status`` and so on.
+Where the rows are nothing relies on it: ``certificate_`` is computed from rows and solution when it is asked
+for, so that a loaded model proves itself, and `squaresvm.verify` compares. It may be null, or missing in
+older files. What a callback or ``trace=True`` collected is not stored.
 
-Columns that come and go without any effect on the model.
-
-A column that is zero in every row held adds nothing to an inner product or a distance between them, so K,
-the multipliers and the certificate stay as they are, and w has a zero there.
+Columns may come and go without any effect on the model: one that is zero in every row held adds nothing to
+an inner product or a distance between them, so K, the multipliers and the certificate stay as they are, and w
+has a zero there.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ import scipy.sparse as sp
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.features import Nystrom
+from squaresvm.files.claims import decode_maps, encode_maps
 from squaresvm.files.states import (
     ESTIMATORS,
     decode_estimator,
     decode_names,
     decode_rows,
     decode_settings_of,
-    decode_slopes,
     decode_state,
     encode_model,
     encode_names,
@@ -190,7 +190,7 @@ def _decode_features(header: dict[str, Any], arrays: Arrays) -> Nystrom:
 
 
 #: Arrays that pairs may have of their own; those of all pairs stand in one array, one behind the other.
-_OWN = ("bias", "beta", "primal", "expansion", "above", "below", "factor", "robust_weights")
+_OWN = ("bias", "beta", "primal", "expansion", "above", "below", "offset", "factor", "robust_weights")
 
 
 def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
@@ -218,7 +218,7 @@ def encode_pairs(model: OneVsOne, *, factor: bool) -> tuple[dict[str, Any], Arra
     arrays |= encode_matrix(X) | {name: np.concatenate(parts) for name, parts in own.items()}
     calibration = votes.calibration
     if calibration is not None:
-        arrays |= {"votes_above": calibration.above, "votes_below": calibration.below}
+        arrays |= encode_maps(calibration, "votes_")
     return header, arrays
 
 
@@ -281,8 +281,7 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     decode_names(model, header, int(X.shape[1]))
     model._votes = Votes(rows, fitted, template)
     if "votes_above" in arrays:
-        names = ("votes_above", "votes_below")
-        model._votes.calibration = decode_slopes(arrays, names, int(classes.size))
+        model._votes.calibration = decode_maps(arrays, "votes_", int(classes.size))
     return model
 
 

@@ -13,6 +13,7 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.packing import is_in_order, packed, unpacked
+from squaresvm.files.claims import decode_calibration, decode_certificate, encode_certificate, encode_maps
 from squaresvm.files.values import (
     Arrays,
     decode_ids,
@@ -27,7 +28,6 @@ from squaresvm.files.values import (
     encode_settings,
     floats_of,
 )
-from squaresvm.judging.calibration import Calibration
 from squaresvm.models.model import Known, Model, Settings
 from squaresvm.models.problems import check_costs, find_classes
 from squaresvm.models.state import State
@@ -48,12 +48,10 @@ from squaresvm.typing import FloatArray, Matrix
 
 __all__ = [
     "ESTIMATORS",
-    "decode_calibration",
     "decode_estimator",
     "decode_names",
     "decode_rows",
     "decode_settings_of",
-    "decode_slopes",
     "decode_solution",
     "decode_solver",
     "decode_state",
@@ -148,7 +146,9 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
         arrays["expansion"] = state.attribute("expansion")
     calibration = state.calibration
     if calibration is not None:
-        arrays |= {"above": calibration.above, "below": calibration.below}
+        arrays |= encode_maps(calibration)
+    if isinstance(state, State):
+        header["certificate"] = encode_certificate(state.claimed)
     if factor and isinstance(state, State):
         header["factor"], stored = _factor(state)
         arrays |= stored
@@ -272,7 +272,11 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     columns = 1 if classes is None or classes.size == 2 else int(classes.size)
     solution = decode_solution(header, arrays, settings, (held.size, rows.n_columns, columns))
     operator = _precomputed(arrays, settings, weights[held])
-    known = Known(calibration=decode_calibration(arrays, classes))
+    claimed = header.get("certificate")  # Not in files of earlier versions.
+    known = Known(
+        calibration=decode_calibration(arrays, classes),
+        claimed=None if claimed is None else decode_certificate(claimed, columns),
+    )
     solver, reason = decode_solver(header)
     state = State(
         settings=settings,
@@ -318,25 +322,6 @@ def decode_solver(header: dict[str, Any]) -> tuple[str, str]:
     if not isinstance(solver, str) or not isinstance(reason, str):
         raise ValueError("its solver has no name")
     return solver, reason
-
-
-def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> Calibration | None:
-    """Return the map to probabilities, where the file holds one."""
-    if "above" not in arrays:
-        return None
-    if classes is None:
-        raise ValueError("it holds probabilities of values that have none")
-    return decode_slopes(arrays, ("above", "below"), int(classes.size))
-
-
-def decode_slopes(arrays: Arrays, names: tuple[str, str], n_classes: int) -> Calibration:
-    """Return the map to probabilities of two arrays of slopes."""
-    above, below = (floats_of(arrays, name, n_classes) for name in names)
-    if min(above.min(), below.min()) <= 0.0:
-        raise ValueError("a slope of its probabilities is not positive")
-    if n_classes == 2 and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
-        raise ValueError("its slopes give two classes probabilities that do not sum to one")
-    return Calibration(above, below)
 
 
 def decode_solution(

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 
 from squaresvm.factors import Moments
-from squaresvm.files.states import decode_calibration, decode_solution, decode_solver, encode_solution
+from squaresvm.files.claims import (
+    decode_bound,
+    decode_calibration,
+    decode_certificate,
+    encode_certificate,
+)
+from squaresvm.files.states import decode_solution, decode_solver, encode_solution
 from squaresvm.files.values import Arrays, decode_labels, encode_labels, floats_of, number
 from squaresvm.models.model import Settings
 from squaresvm.models.streamed import StreamedState
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Loss
-from squaresvm.solution import Certificate, Status
+from squaresvm.solution import Status
 
 __all__ = ["decode_stream", "encode_stream"]
 
@@ -34,14 +40,7 @@ def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
     certificate, sums = state.certificate, state.sums
     header["stream"] = {
         "rows": int(state.n_rows),
-        "certificate": {
-            "residual": certificate.residual,
-            "gap": certificate.gap,
-            "objective": certificate.objective,
-            "status": certificate.status.value,
-            "decision_error": certificate.decision_error,
-            "column": int(certificate.column),
-        },
+        "certificate": encode_certificate(certificate),
         "total": None if sums is None else sums.total,
         "digits_lost": None if sums is None else sums.blurred().loss_of_digits(),
         "scale": state.scale,
@@ -79,10 +78,10 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
         n_features=n,
         count=rows,
         counts=counts,
-        judged=_certificate(described["certificate"], k),
+        judged=decode_certificate(described["certificate"], k),
         to_probabilities=decode_calibration(arrays, classes),
         sums=_sums(described, arrays, settings, (n, k)),
-        scale=_bound(described["scale"], "the largest of its values"),
+        scale=decode_bound(described["scale"], "the largest of its values"),
     )
     if state.solution.primal is None:
         raise ValueError("it is of a stream, and has no vector w")
@@ -113,17 +112,6 @@ def _classes(header: dict[str, Any], arrays: Arrays, settings: Settings) -> tupl
     return classes, counts
 
 
-def _certificate(described: Any, k: int) -> Certificate:
-    """Return what was measured on the rows: a file without them has only its word for it."""
-    residual, gap, objective = (number(described[name], name) for name in ("residual", "gap", "objective"))
-    if residual < 0:
-        raise ValueError("its residual is negative")
-    column, error = described["column"], _bound(described["decision_error"], "the error of its decisions")
-    if type(column) is not int or not 0 <= column < k:
-        raise ValueError("the column of its certificate does not exist")
-    return Certificate(residual, gap, objective, Status(described["status"]), error, column)
-
-
 def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int, int]) -> Moments | None:
     if described["total"] is None:
         if "scatter" in arrays:
@@ -139,7 +127,7 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
     parts = [floats_of(arrays, name, *shape) for name, shape in zip(_SUMS, shapes, strict=True)]
     check_symmetric(parts[1])
     mean, scatter, target, response, spread = parts
-    largest, lightest = (_bound(value, "a bound of its rows") for value in described["bounds"])
+    largest, lightest = (decode_bound(value, "a bound of its rows") for value in described["bounds"])
     widest = None
     if described["widest"] is not None:
         widest = np.array([number(value, "a bound of its targets") for value in described["widest"]])
@@ -147,11 +135,3 @@ def _sums(described: Any, arrays: Arrays, settings: Settings, extents: tuple[int
         raise ValueError("the bounds of its rows are not those of its sums")
     sums = Moments(total, mean, scatter, target, response, spread)
     return replace(sums, widest=widest, largest=largest, lightest=lightest).having_lost(lost)
-
-
-def _bound(value: Any, what: str) -> float | None:
-    """Return what is at least, or at most, as large as some number; None where nobody took it."""
-    found = None if value is None else number(value, what)
-    if found is not None and found < 0.0:
-        raise ValueError(f"{what} is negative")
-    return found

@@ -9,6 +9,14 @@ is monotone and 0.5 at the threshold, so after normalisation the predicted class
 probability. The two slopes of each class are those of maximal likelihood on leave-one-out values, with one
 pseudo-observation on either side, so that separable data give finite slopes.
 
+Class weights move the decision away from where the classes are equally likely, and probabilities are of the
+data as they come. So where they differ, the map has an offset as well,
+
+    p_k = 1 / (1 + exp(-a_k g_k - o_k)),                                                               (1b)
+
+also of maximal likelihood, by the rows as they come: the mean of p_k is then the share of class k, and the
+predicted class need not be the likeliest.
+
 Intervals are those of the jackknife+ of Barber et al. (2021), from the models without each row in turn.
 With R_i the leave-one-out residual of row i and f^(-i) the model without it, the interval at x reaches from
 a low quantile of f^(-i)(x) - |R_i| to a high one of f^(-i)(x) + |R_i|. All those models follow from one
@@ -21,26 +29,25 @@ with N the inverse of the bordered matrix of the fit; g_i = C_i (z_i, 1)'inv(Hes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit
 
-from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
-from squaresvm.problem import Problem
-from squaresvm.solution import Solution
-from squaresvm.typing import BoolArray, FloatArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["Calibration", "influence", "jackknife_plus"]
+__all__ = ["Calibration", "jackknife_plus"]
 
 #: Range of log10 of the slopes, in units of one over the typical lead.
 _SLOPES = (-3.0, 3.0)
+#: Rounds in which offsets of several classes are moved, and the difference of means that ends them.
+_ROUNDS, _CLOSE = 50, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Monotone maps from leads to probabilities, two slopes a class.
+    """Monotone maps from leads to probabilities, two slopes a class, and an offset under class weights.
 
     Parameters
     ----------
@@ -48,6 +55,8 @@ class Calibration:
         Slopes where the class leads.
     below : ndarray of shape (n_classes,)
         Slopes where it does not.
+    offset : ndarray of shape (n_classes,), optional
+        Logits at the threshold of the decision. None: zero, and the predicted class is the likeliest.
 
     Examples
     --------
@@ -61,10 +70,15 @@ class Calibration:
 
     above: FloatArray
     below: FloatArray
+    offset: FloatArray | None = None
 
     @classmethod
     def fit(
-        cls, decision: FloatArray, codes: np.ndarray[tuple[int], np.dtype[np.intp]], weights: FloatArray
+        cls,
+        decision: FloatArray,
+        codes: np.ndarray[tuple[int], np.dtype[np.intp]],
+        weights: FloatArray,
+        with_offset: bool = False,
     ) -> Calibration:
         """Return the maps of maximal likelihood.
 
@@ -75,9 +89,13 @@ class Calibration:
         codes : ndarray of shape (m,)
             Position of each row's label among the classes.
         weights : ndarray of shape (m,)
-            Of the rows.
+            Of the rows, as the caller gave them: without class weights.
+        with_offset : bool, default=False
+            Whether class weights have moved the decision, so that maps need an offset.
         """
         leads = lead(decision)
+        if with_offset:
+            return cls._with_offset(leads, codes, weights)
         above, below = np.empty(leads.shape[1]), np.empty(leads.shape[1])
         for k in range(leads.shape[1]):
             g, own = leads[:, k], codes == k
@@ -88,16 +106,37 @@ class Calibration:
             above[0], below[0] = below[1], above[1]
         return cls(above, below)
 
+    @classmethod
+    def _with_offset(
+        cls, leads: FloatArray, codes: np.ndarray[tuple[int], np.dtype[np.intp]], weights: FloatArray
+    ) -> Calibration:
+        """Return the maps (1b)."""
+        n_classes = leads.shape[1]
+        if n_classes == 2:
+            above, below, offset = _slopes_and_offset(leads[:, 1], codes == 1, weights)
+            pair = np.array([below, above]), np.array([above, below]), np.array([-offset, offset])
+            return cls(*pair)
+        found = [_slopes_and_offset(leads[:, k], codes == k, weights) for k in range(n_classes)]
+        maps = cls(*(np.array(numbers) for numbers in zip(*found, strict=True)))
+        return replace(maps, offset=_balanced(maps, leads, codes, weights))
+
     def probabilities(self, decision: FloatArray) -> FloatArray:
         """Return probabilities of shape (rows, n_classes) that sum to one."""
-        leads = lead(decision)
-        p = expit(np.where(leads > 0, self.above, self.below) * leads)
-        p = np.asarray(p / p.sum(axis=1, keepdims=True))
+        p = self._of_leads(lead(decision))
+        if self.offset is not None:
+            return p
         # A lead too small to show beside 0.5 still puts the predicted class on top.
         best = (decision[:, 0] > 0).astype(np.intp) if decision.shape[1] == 1 else decision.argmax(axis=1)
         (clash,) = np.nonzero(p.argmax(axis=1) != best)
         p[clash, best[clash]] = np.nextafter(p[clash].max(axis=1), 1.0)
         return p
+
+    def _of_leads(self, leads: FloatArray) -> FloatArray:
+        logits = np.where(leads > 0, self.above, self.below) * leads
+        p = expit(logits if self.offset is None else logits + self.offset)
+        # Where every class is next to impossible, none of them is known to be more likely.
+        p = np.maximum(p, np.finfo(np.float64).tiny)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def lead(decision: FloatArray) -> FloatArray:
@@ -126,34 +165,44 @@ def _slope(g: FloatArray, right: BoolArray, weights: FloatArray) -> float:
     return float(10.0**found.x / typical)
 
 
-def influence(problem: Problem, solution: Solution, probes: Matrix) -> FloatArray:
-    """Return g(x) of equation (2) for some rows x, of shape (m, rows).
+def _slopes_and_offset(g: FloatArray, own: BoolArray, weights: FloatArray) -> tuple[float, float, float]:
+    """Return the slopes and the offset of maximal likelihood of `own`, for leads of both signs."""
+    typical = float(np.average(np.abs(g), weights=weights)) or 1.0
+    # Half and half at the typical lead on either side: finite where the classes are apart.
+    g = np.append(g / typical, [1.0, 1.0, -1.0, -1.0])
+    own, weights = np.append(own, [True, False, True, False]), np.append(weights, np.full(4, 0.25))
+    parts = np.column_stack([np.maximum(g, 0.0), np.minimum(g, 0.0), np.ones(g.size)])
 
-    Parameters
-    ----------
-    problem : Problem
-        Of squared loss.
-    solution : Solution
-        Its optimum.
-    probes : array of shape (rows, m), or of shape (rows, n) for a linear problem in w
-        Kernel values of the rows with those of the problem; features for a linear problem.
+    def loss(at: FloatArray) -> tuple[float, FloatArray]:
+        logits = parts @ at
+        value = -float(weights @ np.where(own, log_expit(logits), log_expit(-logits)))
+        return value, parts.T @ (weights * (expit(logits) - own))
 
-    Returns
-    -------
-    ndarray of shape (m, rows)
-    """
-    Z, factor = problem.operator.features, solution.factor
-    count = probes.shape[0]
-    if Z is None:
-        if not isinstance(factor, CholeskyFactor) or not factor.is_current:
-            operator = problem.operator
-            factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
-        return factor.bordered(np.asarray(probes, dtype=np.float64).T, np.ones(count))[0]
-    if not isinstance(factor, MomentsFactor):
-        factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
-    dense = probes.toarray() if hasattr(probes, "toarray") else probes
-    w, b = factor.step(np.asarray(dense, dtype=np.float64).T, np.ones(count))
-    return np.asarray(problem.costs[:, None] * (np.asarray(Z @ w) + b))
+    low, high = 10.0 ** _SLOPES[0], 10.0 ** _SLOPES[1]
+    share = float(np.average(own, weights=weights))
+    start = np.array([1.0, 1.0, np.log(share / (1.0 - share))])
+    bounds = [(low, high), (low, high), (None, None)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12}).x
+    return float(found[0] / typical), float(found[1] / typical), float(found[2])
+
+
+def _balanced(
+    calibration: Calibration,
+    leads: FloatArray,
+    codes: np.ndarray[tuple[int], np.dtype[np.intp]],
+    weights: FloatArray,
+) -> FloatArray:
+    """Return offsets with which the mean of each class's probability, normalised, is its share."""
+    assert calibration.offset is not None
+    shares = np.bincount(codes, weights=weights, minlength=leads.shape[1]) / weights.sum()
+    for _ in range(_ROUNDS):
+        means = np.average(calibration._of_leads(leads), axis=0, weights=weights)
+        if np.abs(means - shares).max() < _CLOSE:
+            break
+        moved = calibration.offset + np.log(np.maximum(shares, _CLOSE) / means)
+        calibration = replace(calibration, offset=moved)
+    assert calibration.offset is not None
+    return calibration.offset
 
 
 def jackknife_plus(

@@ -22,15 +22,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
-from squaresvm.linalg.blas import times
-from squaresvm.operators import LinearOperator, ProximalOperator
+from squaresvm.judging.left_out import column_starts, left_out
+from squaresvm.operators import ProximalOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Solution
-from squaresvm.solvers.active_set import resolve_without
 from squaresvm.solvers.equalities import EqualitySystem
-from squaresvm.solvers.newton import Newton
-from squaresvm.typing import BoolArray, FloatArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Cost", "fixed_set", "leave_one_out", "leave_one_out_at_cost"]
 
@@ -116,18 +114,13 @@ def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
 def _by_column(
     problem: Problem, solution: Solution, values: Callable[[Problem, Solution], FloatArray]
 ) -> FloatArray:
-    beta, w = problem.multipliers(solution), solution.primal
-    columns = []
-    for index in range(problem.n_columns):
-        primal = None if w is None else w[:, [index]]
-        start = Solution(beta=beta[:, [index]], primal=primal, bias=solution.bias[[index]])
-        columns.append(values(problem.column(index), start))
-    return np.column_stack(columns)
+    starts = column_starts(problem, solution)
+    return np.column_stack([values(problem.column(j), start) for j, start in enumerate(starts)])
 
 
 def _diag_inverse(problem: Problem, solution: Solution) -> FloatArray:
     """Return the diagonal of N, rows only."""
-    Z, factor = _narrow_features(problem), solution.factor
+    Z, factor = problem.operator.features, solution.factor
     if Z is None:
         if not isinstance(factor, CholeskyFactor) or not factor.is_current:
             factor = _factor(problem)
@@ -135,12 +128,6 @@ def _diag_inverse(problem: Problem, solution: Solution) -> FloatArray:
     if not isinstance(factor, MomentsFactor):
         factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
     return problem.costs * (1.0 - problem.costs * factor.leverage(Z))
-
-
-def _narrow_features(problem: Problem) -> Matrix | None:
-    """Return the rows of a linear model with fewer columns than rows; None where K is the smaller matrix."""
-    Z = problem.operator.features
-    return Z if Z is not None and Z.shape[1] < Z.shape[0] else None
 
 
 def _factor(problem: Problem) -> CholeskyFactor:
@@ -177,7 +164,7 @@ def _last_of_class(problem: Problem) -> BoolArray:
 
 def _set_diag_inverse(problem: Problem, active: BoolArray) -> FloatArray:
     """Return the diagonal of N of the active rows alone."""
-    Z = _narrow_features(problem)
+    Z = problem.operator.features
     if Z is None:
         system = EqualitySystem(problem)
         system.solve(active, 0.0)
@@ -194,39 +181,14 @@ def _resolved(problem: Problem, start: Solution, tol: float, steps: list[int]) -
     """
     values = problem.decision(start)[:, 0]
     assert start.beta is not None
-    active = start.beta[:, 0] != 0.0
     last = _last_of_class(problem)
     values[last] = -problem.targets[last, 0]
-    if _narrow_features(problem) is not None:
-        for row in np.flatnonzero(active & ~last):
-            values[row], taken = _resolved_linear(problem, int(row), start, tol)
-            steps.append(taken)
-    elif active.any():
-        system = EqualitySystem(problem)
-        system.solve(active, 0.0)
-        system.prepare_for_many()
-        for row in system.rows[~last[system.rows]].tolist():
-            solved = resolve_without(problem, row, system, start, tol)
-            steps.append(solved.n_iter)
-            values[row] = problem.decision(solved)[row, 0]
+    rows = np.flatnonzero((start.beta[:, 0] != 0.0) & ~last)
+    if rows.size:
+        without = left_out(problem, start, tol, steps)
+        for row in rows:
+            values[row] = without.values(np.array([row]))[0, 0]
     return values
-
-
-def _resolved_linear(problem: Problem, row: int, start: Solution, tol: float) -> tuple[float, int]:
-    """Return f at a row, of the model without it, and the steps that it took."""
-    Z = problem.operator.features
-    assert Z is not None
-    others = np.ones(problem.n_rows, dtype=bool)
-    others[row] = False
-    rest = Problem(
-        LinearOperator(Z[others]), problem.targets[others], problem.costs[others], problem.loss, problem.bias
-    )
-    assert start.beta is not None
-    w = times(Z.T, start.beta) if start.primal is None else start.primal
-    begin = Solution(primal=w, bias=start.bias)
-    solved = Newton().solve(rest, tol=tol, max_iter=None, start=begin)
-    w = solved.primal if solved.primal is not None else Z[others].T @ solved.beta
-    return float(np.asarray(Z[[row]] @ w)[0, 0] + solved.bias[0]), solved.n_iter
 
 
 def _without_landmark(problem: Problem, solution: Solution) -> FloatArray:

@@ -20,7 +20,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
+from squaresvm.estimators.left_out import values_without
 from squaresvm.judging.calibration import Calibration
+from squaresvm.judging.folds import Folds
+from squaresvm.models.outputs import as_flat
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Rows, canonical_csr
 from squaresvm.solution import Certificate
@@ -181,6 +184,25 @@ class Votes:
                 values[others, column] = model.decision_function(X[others])
         return combine(values, self.classes.size)
 
+    def crossed(self, cv: Any, groups: Any) -> FloatArray:
+        """Return decision values of each row, by models without its fold."""
+        rows = self.rows
+        X = features_of(rows, self.pairs)
+        folds = Folds.of(cv, groups, X, rows.y, is_classifier=True)
+        folds.check_rest(rows.y, rows.weights, self.classes)
+        values = np.empty((rows.count, len(self.pairs)))
+        for column, model in enumerate(self.pairs.values()):
+            state = model._holding("cross-validation")
+            counted = places(rows, model)[state.held]
+            others = [np.setdiff1d(fold, counted) for fold in folds.rows]
+            features = [X[fold] if fold.size else None for fold in others]
+            inside, beside = values_without(state, folds.within(counted, rows.count), features)
+            values[counted, column] = inside[:, 0]
+            for fold, found in zip(others, beside, strict=True):
+                if found is not None:
+                    values[fold, column] = found[:, 0]
+        return combine(values, self.classes.size)
+
     def calibrated(self) -> Calibration:
         """Return the calibration, computed once."""
         if self.calibration is None:
@@ -188,7 +210,9 @@ class Votes:
                 used = self.rows.weights > 0
                 codes = np.searchsorted(self.classes, self.rows.y[used])
                 left_out = self.left_out(fixed_set=True)[used]
-                self.calibration = Calibration.fit(left_out, codes, self.rows.weights[used])
+                states = (model._state for model in self.pairs.values())
+                moved = any(state.settings.weighs_classes(state.classes) for state in states)
+                self.calibration = Calibration.fit(left_out, codes, self.rows.weights[used], moved)
         return self.calibration
 
 
@@ -236,7 +260,10 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
         return votes.labels(votes.decision(self._checked(X)))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return probabilities, calibrated on leave-one-out values; the largest is always that of `predict`.
+        """Return probabilities, calibrated on leave-one-out values.
+
+        The largest is always that of `predict`, unless class weights move the decision: probabilities are of
+        the data as they come.
 
         Parameters
         ----------
@@ -285,6 +312,54 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
         with REQUESTS:
             votes = self._current()
             found = votes.labels(votes.left_out(fixed_set))
+        return float(accuracy_score(votes.rows.y, found, sample_weight=votes.rows.weights))
+
+    def cross_decision_function(self, cv: Any = None, groups: Any = None) -> FloatArray:
+        """Return the decision values of each row held, by models without its fold, in the order of ``ids_``.
+
+        Parameters
+        ----------
+        cv, groups :
+            As in `LSSVC.cross_decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, n_classes)
+        """
+        with REQUESTS:
+            return as_flat(self._current().crossed(cv, groups))
+
+    def cross_predict(self, cv: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
+        """Return the label of each row held, by models without its fold, in the order of ``ids_``.
+
+        Parameters
+        ----------
+        cv, groups :
+            As in `LSSVC.cross_decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        with REQUESTS:
+            votes = self._current()
+            return votes.labels(votes.crossed(cv, groups))
+
+    def cross_score(self, cv: Any = None, groups: Any = None) -> float:
+        """Return the share of rows, by sample weight, that models without their fold label rightly.
+
+        Parameters
+        ----------
+        cv, groups :
+            As in `LSSVC.cross_decision_function`.
+
+        Returns
+        -------
+        float
+        """
+        with REQUESTS:
+            votes = self._current()
+            found = votes.labels(votes.crossed(cv, groups))
         return float(accuracy_score(votes.rows.y, found, sample_weight=votes.rows.weights))
 
     # What it is ------------------------------------------------------------------------------------------

@@ -74,6 +74,12 @@ class Settings:
         """Return sample weight times class weight of each row."""
         return weigh(y, weights, self.class_weight)
 
+    def weighs_classes(self, classes: np.ndarray[Any, Any] | None) -> bool:
+        """Return whether two of the classes have different weights."""
+        if not self.class_weight or classes is None:
+            return False
+        return len({self.class_weight.get(label, 1.0) for label in classes.tolist()}) > 1
+
 
 def weigh(
     y: np.ndarray[Any, Any], weights: FloatArray, class_weight: dict[Hashable, float] | None
@@ -105,6 +111,9 @@ class Known:
     own_problem : Problem
         Over buffers of the state's own, once it is not live any more.
     certificate : Certificate
+    claimed : Certificate
+        What the file or the pickle that the model came from says. Nothing relies on it: it is for `verify` to
+        compare.
     expansion : ndarray of shape (m, k)
     factor : CholeskyFactor
         Made for a question after a solver that kept none.
@@ -115,6 +124,7 @@ class Known:
     problem: Problem | None = None
     own_problem: Problem | None = None
     certificate: Certificate | None = None
+    claimed: Certificate | None = None
     expansion: FloatArray | None = None
     factor: CholeskyFactor | None = None
     calibration: Calibration | None = None

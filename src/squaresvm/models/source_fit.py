@@ -95,7 +95,8 @@ def fit_source(
         certificate = problem.certify(solution, settings.tol)
         calibration = None
         if has_labels:
-            calibration = _calibrate(problem, solution, survey.sample, encoding, settings.C)
+            moved = settings.weighs_classes(classes)
+            calibration = _calibrate(problem, solution, survey.sample, encoding, moved)
     finally:
         progress.close()
     state = StreamedState(
@@ -227,7 +228,7 @@ def _moments_of(held: dict[str, FloatArray]) -> Moments:
 
 
 def _calibrate(
-    problem: LinearProblem, solution: Solution, sample: Sample, encoding: Encoding, C: float
+    problem: LinearProblem, solution: Solution, sample: Sample, encoding: Encoding, with_offset: bool
 ) -> Calibration:
     """Return the map to probabilities from leave-one-out values of the sample.
 
@@ -252,7 +253,7 @@ def _calibrate(
         # y - f without the row is (y - f) / (1 - C leverage); the sample is of rows that are in the sums.
         values[rows, column] = targets[rows, column] - error[rows] / np.maximum(left, 1e-12)
     codes = np.searchsorted(encoding.classes, sample.y)
-    return Calibration.fit(values, codes, costs / C)
+    return Calibration.fit(values, codes, sample.weights, with_offset)
 
 
 def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, FloatArray, int], FloatArray]:

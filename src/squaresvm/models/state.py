@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import time
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,15 +13,17 @@ import scipy.sparse as sp
 
 from squaresvm.factors import CholeskyFactor
 from squaresvm.judging.calibration import Calibration
-from squaresvm.judging.leave_one_out import fixed_set, leave_one_out_at_cost
+from squaresvm.judging.leave_one_out import Cost, fixed_set, leave_one_out_at_cost
+from squaresvm.judging.left_out import LeftOut, left_out
+from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.models import updates
 from squaresvm.models.drift import Watch
 from squaresvm.models.model import Known, Model, NewRows, Update, positive
 from squaresvm.models.ownership import Claim, SupersededError
 from squaresvm.models.problems import make_problem
-from squaresvm.operators import LinearOperator, Operator, StoredOperator
-from squaresvm.problem import Problem
+from squaresvm.operators import DenseOperator, LinearOperator, Operator, StoredOperator
+from squaresvm.problem import Loss, Problem
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.equalities import EqualitySystem
@@ -69,6 +72,16 @@ class State(Model):
     def weights(self) -> FloatArray:
         """Sample weight times class weight of each row held."""
         return self.settings.row_weights(self.rows.y, self.rows.weights)
+
+    @property
+    def given_weights(self) -> FloatArray:
+        """Sample weight of each row held as the caller gave it: what probabilities and scores go by."""
+        return self.rows.weights if self.rows.given is None else self.rows.given
+
+    @property
+    def weighs_classes(self) -> bool:
+        """Whether class weights move the decision: whether two classes have different ones."""
+        return self.settings.weighs_classes(self.classes)
 
     @cached_property
     def held(self) -> IntArray:
@@ -155,6 +168,11 @@ class State(Model):
         return self.known.certificate
 
     @property
+    def claimed(self) -> Certificate:
+        """What the model says of itself: as it came, where it came from elsewhere, or its certificate."""
+        return self.certificate if self.known.claimed is None else self.known.claimed
+
+    @property
     def calibration(self) -> Calibration | None:
         """The map to probabilities, once it has been asked for."""
         return self.known.calibration
@@ -215,11 +233,56 @@ class State(Model):
 
     def leave_one_out(self, fixed: bool = False) -> FloatArray:
         """Return f at each row of positive weight, of the model without that row, of shape (m, k)."""
-        problem, solution = self.problem, self.current_solution
+        problem, solution = self.judged
         if fixed:
             return fixed_set(problem, solution)
         values, self.known.loo_cost = leave_one_out_at_cost(problem, solution, self.settings.tol)
         return values
+
+    def without_folds(self, folds: Sequence[IntArray]) -> FloatArray:
+        """Return f at each row of positive weight, of the model without its fold, of shape (m, k).
+
+        Parameters
+        ----------
+        folds : sequence of ndarrays
+            Positions among the rows of positive weight: each in one fold; some folds may have none.
+        """
+        if max(rows.size for rows in folds) < 2 and self.settings.loss == Loss.SQUARED:
+            return self.leave_one_out()
+        begin, steps = time.perf_counter(), list[int]()
+        values, without = np.empty_like(self.problem.targets), self.left_out(steps)
+        for rows in folds:
+            if rows.size:
+                values[rows] = without.values(rows)
+        self.known.loo_cost = Cost(len(steps), sum(steps), time.perf_counter() - begin)
+        return values
+
+    def left_out(self, steps: list[int] | None = None) -> LeftOut:
+        """Return the models without some of the rows of positive weight; re-solves note their steps."""
+        if self.problem.loss == Loss.SQUARED and self.problem.operator.features is None:
+            self.kernel_factor()  # Kept, where the solver made none.
+        problem, solution = self.judged
+        return left_out(problem, solution, self.settings.tol, steps)
+
+    @property
+    def judged(self) -> tuple[Problem, Solution]:
+        """Problem and solution for questions about rows left out.
+
+        Of wide rows that a linear model holds without a kernel matrix it has one: the smaller system.
+        """
+        problem = self.problem
+        Z = problem.operator.features
+        if Z is None or Z.shape[1] < Z.shape[0]:
+            return problem, self.current_solution
+        return self._by_kernel
+
+    @cached_property
+    def _by_kernel(self) -> tuple[Problem, Solution]:
+        problem = self.problem
+        operator = DenseOperator(Kernel("linear"), problem.operator.features)
+        whole = Problem(operator, problem.targets, problem.costs, problem.loss, problem.bias)
+        beta = problem.multipliers(self.solution)
+        return whole, replace(self.solution, beta=beta, primal=None, factor=None)
 
     # From one state to the next --------------------------------------------------------------------
 
@@ -254,6 +317,7 @@ class State(Model):
         # The model is the same: what was computed from a buffer that requests change is not computed again.
         known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
         known.loo_cost, known.certificate = self.known.loo_cost, self.known.certificate
+        known.claimed = self.known.claimed
         operator = self.operator if rows is self.rows else None
         if rows is self.rows:
             known.problem = self.known.problem
@@ -268,6 +332,7 @@ class State(Model):
             operator = shared.private()
         known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
         known.certificate, known.loo_cost = self.known.certificate, self.known.loo_cost
+        known.claimed = self.known.claimed
         return replace(
             self,
             rows=self.rows.private(),
@@ -283,10 +348,11 @@ class State(Model):
         names = ("rows", "settings", "classes", "solution", "solver", "reason", "is_verified")
         kept = {name: getattr(self, name) for name in names}
         kept["calibration"] = self.known.calibration
+        kept["claimed"] = self.known.claimed or self.known.certificate
         kept["operator"] = self.operator if self.settings.kernel is None else None
         return kept
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         """Restore a state, the owner of a line of its own."""
-        known = Known(calibration=kept.pop("calibration", None))
+        known = Known(calibration=kept.pop("calibration", None), claimed=kept.pop("claimed", None))
         self.__dict__.update(kept, requests=0, watch=None, claim=Claim(), known=known)

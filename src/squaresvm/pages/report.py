@@ -53,7 +53,7 @@ class Report:
     ----------
     certificate : Certificate
     score : float or None
-        Leave-one-out accuracy or R2, by weight; None where there is one row only.
+        Leave-one-out accuracy or R2, by sample weight; None where there is one row only.
     is_exact : bool
         Whether that is exact, or of a fixed active set.
     margins : ndarray or None
@@ -118,7 +118,7 @@ def examine(model: Updating, most: int = 8) -> Report:
 def _of_values(
     state: State, certificate: Certificate, left_out: FloatArray, change: FloatArray, most: int
 ) -> Report:
-    y, weights, values = state.rows.y[state.held], state.weights[state.held], left_out[:, 0]
+    y, weights, values = state.rows.y[state.held], state.given_weights[state.held], left_out[:, 0]
     residual = y - values
     score = float(r2_score(y, values, sample_weight=weights)) if y.size > 1 else None
     expected = [f"{value:.6g}" for value in values]
@@ -139,7 +139,7 @@ def _of_classes(
     model: Any, state: State, left_out: FloatArray, change: FloatArray, is_exact: bool, most: int
 ) -> Report:
     assert state.classes is not None
-    y, weights = state.rows.y[state.held], state.weights[state.held]
+    y, weights = state.rows.y[state.held], state.given_weights[state.held]
     codes = np.searchsorted(state.classes, y)
     predicted = labels_of(state, left_out)
     margins = lead(left_out)[np.arange(y.size), codes]

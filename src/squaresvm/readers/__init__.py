@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from squaresvm.readers.origin import Place, TableError
-from squaresvm.readers.table import Column, SparseRows, Table, read
+from squaresvm.readers.table import Column, SparseRows, Table, kind_of, read
 
-__all__ = ["Column", "Place", "SparseRows", "Table", "TableError", "read"]
+__all__ = ["Column", "Place", "SparseRows", "Table", "TableError", "kind_of", "read"]

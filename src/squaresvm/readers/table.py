@@ -18,7 +18,7 @@ from squaresvm.readers.text import csv_blocks, holds_libsvm, libsvm_texts
 from squaresvm.runtime.resources import read_ahead
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
-__all__ = ["LARGEST_COLUMN", "Column", "SparseRows", "Table", "read"]
+__all__ = ["LARGEST_COLUMN", "Column", "SparseRows", "Table", "kind_of", "read"]
 
 #: Index of LIBSVM text up to which rows are taken into memory: a vector of so many numbers takes 512 MB.
 LARGEST_COLUMN = 2**26
@@ -196,6 +196,14 @@ class Table:
 
 
 # Reading -----------------------------------------------------------------------------------------------
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return what a file holds by its contents: 'parquet', 'libsvm', or 'csv' where it is neither."""
+    with opened(Path(path)) as file:
+        if file.peek(4)[:4] == b"PAR1":
+            return "parquet"
+        return "libsvm" if holds_libsvm(file) else "csv"
 
 
 def read(path: str | os.PathLike[str]) -> Table | SparseRows:

@@ -203,8 +203,9 @@ class LSSVCCV(LooSearch, LSSVC):
     scoring : str or callable, optional
         Any scorer of scikit-learn that judges labels or decision values, by name or as
         ``callable(estimator, X, y)``; larger is better. It gets the sample weights if it takes them. By
-        default ``loo_score``: accuracy, weighted by sample and class weights. Scorers of probabilities are
-        refused: probabilities are calibrated on the very values that would be judged.
+        default accuracy, weighted by sample and class weights (with ``class_weight='balanced'``: balanced
+        accuracy; without: ``loo_score``). Scorers of probabilities are refused: probabilities are calibrated
+        on the very values that would be judged.
     refine : int, default=0
         Rounds of a finer grid around the best: each halves the steps of C and gamma, on a scale of ratios,
         or goes a step beyond where the best is at the edge, and costs three decompositions.

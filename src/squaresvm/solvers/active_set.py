@@ -17,7 +17,7 @@ from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.solvers.equalities import EqualitySystem, SwitchedSystem
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.sesqui_smo import BoundedDescent
-from squaresvm.typing import BoolArray, FloatArray
+from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["ActiveSet"]
 
@@ -205,15 +205,15 @@ class Factored:
 
 
 def resolve_without(
-    problem: Problem, row: int, system: EqualitySystem, start: Solution, tol: float
+    problem: Problem, rows: IntArray, system: EqualitySystem, start: Solution, tol: float
 ) -> Solution:
-    """Return the model without a row, by a warm re-solve that leaves `system` as it is."""
+    """Return the model without some rows, by a warm re-solve that leaves `system` as it is."""
     beta = start.beta
     assert beta is not None
     rest = beta.copy()
-    rest[row] = 0.0
+    rest[rows] = 0.0
     others = np.ones(problem.n_rows, dtype=bool)
-    others[row] = False
+    others[rows] = False
     equalities = Factored(problem, system.copy(), others)
     first = Solution(beta=rest, bias=start.bias)
     return search_active_sets(problem, equalities, tol, _MAX_ITER, first, counted=others)

@@ -1,0 +1,144 @@
+"""What every estimator says of its own rows, by models that lack them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import is_classifier
+
+from squaresvm.estimators.base import SquareSVM
+from squaresvm.judging.folds import Folds
+from squaresvm.judging.leave_one_out import Cost
+from squaresvm.judging.left_out import LeftOut
+from squaresvm.models.model import Known
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.state import State
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = ["LeavingOut", "probes_of", "values_without"]
+
+
+class LeavingOut(SquareSVM):
+    """Values of rows by models without them; see :class:`squaresvm.LSSVC`."""
+
+    @property
+    def loo_cost_(self) -> Cost:
+        """What the exact leave-one-out or cross-validated values took that were asked for last."""
+        known: Known = self._fitted("loo_cost_").attribute("known")
+        if known.loo_cost is None:
+            raise AttributeError("loo_cost_ exists once exact leave-one-out values have been asked for")
+        return known.loo_cost
+
+    def _loo(self, fixed: bool = False, groups: Any = None) -> FloatArray:
+        """Return f at each row held, of the model without that row or its group, of shape (rows, k)."""
+        if groups is not None:
+            _refuse_fixed_set(fixed)
+            return self._cross(None, groups)[1]
+        # The lock comes first: a state that another thread replaces meanwhile has no buffers any more.
+        with REQUESTS:
+            state, inside = self._loo_inside(fixed)
+            values = np.empty((state.rows.count, inside.shape[1]))
+            values[state.held] = inside
+            outside = np.setdiff1d(np.arange(state.rows.count), state.held)
+            if outside.size:
+                # Rows of weight zero are no part of the problem: the model is the one without them.
+                values[outside] = state.decision(_features(state, outside))
+        return values
+
+    def _loo_inside(self, fixed: bool = False, groups: Any = None) -> tuple[State, FloatArray]:
+        """Return the model, and f at each of its rows of positive weight, without that row or its group."""
+        if groups is not None:
+            _refuse_fixed_set(fixed)
+            return self._cross_inside(None, groups)
+        with REQUESTS:
+            state = self._holding("leaving one out")
+            return state, state.leave_one_out(fixed)
+
+    def _cross_inside(self, cv: Any, groups: Any) -> tuple[State, FloatArray]:
+        """Return the model, and f at each of its rows of positive weight, of the model without its fold."""
+        with REQUESTS:
+            state, folds = self._folds(cv, groups)
+            return state, state.without_folds(folds.within(state.held, state.rows.count))
+
+    def _cross(self, cv: Any, groups: Any) -> tuple[State, FloatArray]:
+        """Return the model, and f at each row held, of the model without its fold, of shape (rows, k)."""
+        with REQUESTS:
+            state, folds = self._folds(cv, groups)
+            is_held = np.zeros(state.rows.count, dtype=bool)
+            is_held[state.held] = True
+            outside = [rows[~is_held[rows]] for rows in folds.rows]
+            others = [_features(state, rows) if rows.size else None for rows in outside]
+            inside, beside = values_without(state, folds.within(state.held, state.rows.count), others)
+        values = np.empty((state.rows.count, inside.shape[1]))
+        values[state.held] = inside
+        for rows, found in zip(outside, beside, strict=True):
+            if found is not None:
+                values[rows] = found
+        return state, values
+
+    def _folds(self, cv: Any, groups: Any) -> tuple[State, Folds]:
+        state = self._holding("cross-validation")
+        rows = state.rows
+        X = np.empty((rows.count, 1)) if state.settings.kernel is None else rows.X
+        folds = Folds.of(cv, groups, X, rows.y, is_classifier=is_classifier(self))
+        folds.check_rest(rows.y, state.weights, state.classes)
+        return state, folds
+
+
+def values_without(
+    state: State, folds: Sequence[IntArray], others: Sequence[Matrix | None]
+) -> tuple[FloatArray, list[FloatArray | None]]:
+    """Return f at the rows of each fold, and at other rows that go with it, of the model without the fold.
+
+    Parameters
+    ----------
+    state : State
+    folds : sequence of ndarrays
+        Positions among the rows of positive weight, each in one fold.
+    others : sequence of matrices or None
+        Rows that are no part of the problem, for each fold.
+
+    Returns
+    -------
+    values : ndarray of shape (m, k)
+    beside : list of ndarrays of shape (rows, k) or None
+    """
+    inside = state.without_folds(folds)
+    beside: list[FloatArray | None] = [None] * len(others)
+    without: LeftOut | None = None
+    for i, (rows, X) in enumerate(zip(folds, others, strict=True)):
+        if X is None:
+            continue
+        if rows.size == 0:
+            beside[i] = state.decision(X)
+            continue
+        without = state.left_out() if without is None else without
+        beside[i] = without.at(probes_of(state, X))(rows)
+    return inside, beside
+
+
+def _refuse_fixed_set(fixed: bool) -> None:
+    if fixed:
+        raise ValueError("fixed_set is for single rows: with groups, leave fixed_set=False")
+
+
+def _features(state: State, rows: Any) -> Matrix:
+    """Return the features of rows of weight zero."""
+    if state.settings.kernel is None:
+        raise ValueError(
+            "rows of weight zero of a precomputed kernel are not kept, so no value can be given for "
+            "them; fit without them"
+        )
+    return state.rows.take(rows)
+
+
+def probes_of(state: State, X: Matrix) -> Matrix:
+    """Return what the problem knows rows by: their features in w, else kernel values with its own rows."""
+    if state.judged[0].operator.features is not None:
+        return X
+    if state.settings.kernel is None:
+        return X.toarray()[:, state.held] if sp.issparse(X) else X[:, state.held]
+    return state.settings.kernel(X, state.rows.take(state.held))

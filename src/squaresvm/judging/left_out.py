@@ -1,0 +1,343 @@
+"""The models without some of their rows, from the fit of all: at the rows that leave, and elsewhere.
+
+Let F be a set of rows that leave together (a row, a group, a fold) and N the inverse of the bordered matrix
+of the fit. For the squared loss
+
+    y_F - f^(-F)(x_F) = inv(N_FF) beta_F                                                                 (1)
+    f^(-F)(x) = f(x) - g_F(x)' inv(N_FF) beta_F,    g(x) = N (k(x, X), 1)                                (2)
+
+exactly, so the diagonal blocks of N serve all folds of a partition. A linear model in w has its rest from
+sums, or by (1) with N_FF = C_F - C_F Z_F inv(Hessian) Z_F' C_F where few rows leave. The squared hinge goes
+on, fold by fold, from the active set of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.linalg.blas import times
+from squaresvm.linalg.lapack import solve_definite
+from squaresvm.operators import LinearOperator, ProximalOperator
+from squaresvm.problem import Loss, Problem
+from squaresvm.solution import Solution
+from squaresvm.solvers.active_set import resolve_without
+from squaresvm.solvers.equalities import EqualitySystem
+from squaresvm.solvers.newton import Newton
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = ["LeftOut", "column_starts", "left_out", "reach"]
+
+#: Loss of digits by subtraction of sums from which on they are taken anew.
+_LOST = 1e3
+
+#: What the model without some rows says of the probes it was made for, of shape (probes, k).
+At = Callable[[IntArray], FloatArray]
+
+
+class LeftOut(Protocol):
+    """What models say that lack some rows of one that is fitted."""
+
+    def values(self, rows: IntArray) -> FloatArray:
+        """Return f at the rows, of the model without them, of shape (rows, k)."""
+        ...
+
+    def at(self, probes: Matrix) -> At:
+        """Return what takes rows to f at the probes, of the model without those rows.
+
+        Parameters
+        ----------
+        probes : array of shape (p, m), or of shape (p, n) for a linear problem in w
+            Kernel values of other rows with those of the problem; features for a linear problem.
+        """
+        ...
+
+
+def left_out(problem: Problem, solution: Solution, tol: float, steps: list[int] | None = None) -> LeftOut:
+    """Return the models of a problem without some of its rows.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+        Its optimum.
+    tol : float
+        Bound on the residual of the re-solves that the squared hinge needs.
+    steps : list, optional
+        Gets the steps of each re-solve.
+    """
+    linear = problem.operator.features is not None
+    if problem.loss == Loss.SQUARED_HINGE:
+        taken = [] if steps is None else steps
+        make = _LinearHinge if linear else _Hinge
+        columns = [
+            make(problem.column(index), start, tol, taken)
+            for index, start in enumerate(column_starts(problem, solution))
+        ]
+        return _Columns(columns)
+    if linear:
+        return _LinearSquares(problem, solution)
+    if isinstance(problem.operator, ProximalOperator):
+        return _ProximalSquares(problem, solution)
+    return _Squares(problem, solution)
+
+
+def column_starts(problem: Problem, solution: Solution) -> list[Solution]:
+    """Return the solution of each column of targets, in multipliers and, where it has one, in w."""
+    beta, w = problem.multipliers(solution), solution.primal
+    return [
+        Solution(
+            beta=beta[:, [index]],
+            primal=None if w is None else w[:, [index]],
+            bias=solution.bias[[index]],
+        )
+        for index in range(problem.n_columns)
+    ]
+
+
+def _inverted(problem: Problem, solution: Solution) -> CholeskyFactor:
+    """Return the factor as an inverse, whose blocks and columns are there to read."""
+    operator = problem.operator
+    return CholeskyFactor.current(solution.factor, operator, problem.ridge, problem.bias).inverted()
+
+
+def reach(problem: Problem, solution: Solution, probes: Matrix) -> FloatArray:
+    """Return g(x) of equation (2) for some rows x, of shape (m, p): squared loss, through K or in w.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+    probes : array
+        As in `LeftOut.at`.
+    """
+    Z, factor, ones = problem.operator.features, solution.factor, np.ones(probes.shape[0])
+    if Z is None:
+        current = CholeskyFactor.current(factor, problem.operator, problem.ridge, problem.bias)
+        return current.bordered(np.asarray(probes, dtype=np.float64).T, ones)[0]
+    if not isinstance(factor, MomentsFactor):
+        factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
+    w, b = factor.step(_dense(probes).T, ones)
+    return np.asarray(problem.costs[:, None] * (np.asarray(Z @ w) + b))
+
+
+def _dense(Z: Matrix) -> FloatArray:
+    return np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z, dtype=np.float64)
+
+
+class _Squares:
+    """Squared loss through K."""
+
+    def __init__(self, problem: Problem, solution: Solution) -> None:
+        self._problem, self._solution = problem, solution
+        self._factor = _inverted(problem, solution)
+
+    def _errors(self, rows: IntArray) -> FloatArray:
+        """Return y - f of the model without the rows, by (1)."""
+        assert self._solution.beta is not None
+        return solve_definite(self._factor.corner(rows), self._solution.beta[rows])
+
+    def values(self, rows: IntArray) -> FloatArray:
+        """Return f at the rows, of the model without them."""
+        return self._problem.targets[rows] - self._errors(rows)
+
+    def at(self, probes: Matrix) -> At:
+        """Return what takes rows to f at the probes, by (2)."""
+        beta = self._solution.beta
+        assert beta is not None
+        kernel = _dense(probes)
+        whole = times(kernel, beta) + self._solution.bias
+        reached = self._factor.bordered(kernel.T, np.ones(kernel.shape[0]))[0]
+        return lambda rows: whole - times(reached[rows].T, self._errors(rows))
+
+
+class _ProximalSquares:
+    """The nonlinear proximal SVM, where rows that leave are landmarks too.
+
+    After (1), H of the others loses V W_F V' with V = K[rest, F]; by the Woodbury identity
+
+        s'' = s' + N'V inv(inv(W_F) - V'N'V) V's',    N' = N - N_F inv(N_FF) N_F'                        (3)
+
+    and f(x) = k(x, rest) W K[rest, rest] beta'' + b''.
+    """
+
+    def __init__(self, problem: Problem, solution: Solution) -> None:
+        assert isinstance(problem.operator, ProximalOperator)
+        self._operator, self._solution = problem.operator, solution
+        self._factor = _inverted(problem, solution)
+
+    def _expansion(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the coefficients of k(x_i, .) and b, of the model without the rows."""
+        operator, factor, beta = self._operator, self._factor, self._solution.beta
+        assert beta is not None
+        everyone = np.arange(operator.n_rows)
+        unit = np.zeros((everyone.size, rows.size))
+        unit[rows, np.arange(rows.size)] = 1.0
+        n, n_border = factor.bordered(unit)
+        V = operator.inner.block(everyone, rows)
+        V[rows] = 0.0
+        nv, nv_border = factor.bordered(V)
+        solved = solve_definite(n[rows], np.hstack([beta[rows], nv[rows]]))
+        lead, turn = np.split(solved, [beta.shape[1]], axis=1)
+        s, b = beta - n @ lead, self._solution.bias - n_border @ lead
+        s[rows] = 0.0
+        bent = nv - n @ turn
+        room = np.diag(1.0 / operator.weights[rows]) - V.T @ bent
+        pull = np.linalg.solve(room, V.T @ s)
+        s += bent @ pull
+        s[rows] = 0.0
+        expansion = operator.expand(s)
+        expansion[rows] = 0.0
+        return expansion, b + (nv_border - n_border @ turn) @ pull
+
+    def values(self, rows: IntArray) -> FloatArray:
+        """Return f at the rows, of the model without them."""
+        return self.at(self._operator.inner.block(rows, np.arange(self._operator.n_rows)))(rows)
+
+    def at(self, probes: Matrix) -> At:
+        """Return what takes rows to f at the probes."""
+        kernel = _dense(probes)
+
+        def values(rows: IntArray) -> FloatArray:
+            expansion, bias = self._expansion(rows)
+            return times(kernel, expansion) + bias
+
+        return values
+
+
+class _LinearSquares:
+    """Squared loss, linear, by the sums of all rows."""
+
+    def __init__(self, problem: Problem, solution: Solution) -> None:
+        Z = problem.operator.features
+        assert Z is not None
+        self._problem, self._Z = problem, Z
+        self._sums = Moments.of(Z, problem.costs, problem.targets)
+        self._factor = MomentsFactor(self._sums, problem.bias)
+        self._w, self._b = self._factor.minimum()
+
+    def _rest(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return w and b of the model without the rows."""
+        problem, costs, Z = self._problem, self._problem.costs[rows], self._Z[rows]
+        if rows.size < Z.shape[1]:
+            # (1), scaled so that the system is symmetric: (I - R G R) R e' = R e, with R = C_F^1/2.
+            root = np.sqrt(costs)[:, None]
+            error = problem.targets[rows] - times(Z, self._w) - self._b
+            system = np.eye(rows.size) - root * self._factor.between(Z) * root.T
+            pull = root * solve_definite(system, root * error)
+            step, shift = self._factor.step(times(Z.T, pull), pull.sum(axis=0))
+            return self._w - step, self._b - shift
+        sums = self._sums.minus(Moments.of(Z, costs, problem.targets[rows]))
+        if not sums.loss_of_digits(ridge=1.0) < _LOST:
+            rest = np.ones(problem.n_rows, dtype=bool)
+            rest[rows] = False
+            sums = Moments.of(self._Z[rest], problem.costs[rest], problem.targets[rest])
+        return MomentsFactor(sums, problem.bias).minimum()
+
+    def values(self, rows: IntArray) -> FloatArray:
+        """Return f at the rows, of the model without them."""
+        return self.at(self._Z[rows])(rows)
+
+    def at(self, probes: Matrix) -> At:
+        """Return what takes rows to f at the probes."""
+
+        def values(rows: IntArray) -> FloatArray:
+            w, b = self._rest(rows)
+            return times(probes, w) + b
+
+        return values
+
+
+class _Hinge:
+    """One column of the squared hinge through K: rows without a multiplier change nothing when they leave."""
+
+    def __init__(self, problem: Problem, start: Solution, tol: float, steps: list[int]) -> None:
+        assert start.beta is not None
+        self._problem, self._start, self._tol, self._steps = problem, start, tol, steps
+        self._active = start.beta[:, 0] != 0.0
+        self._system = EqualitySystem(problem)
+        if self._active.any():
+            self._system.solve(self._active, 0.0)
+            self._system.prepare_for_many()
+
+    def _without(self, rows: IntArray) -> Solution:
+        if not self._active[rows].any():
+            return self._start
+        solved = resolve_without(self._problem, rows, self._system, self._start, self._tol)
+        self._steps.append(solved.n_iter)
+        return solved
+
+    def values(self, rows: IntArray) -> FloatArray:
+        """Return f at the rows, of the model without them."""
+        return self._problem.decision(self._without(rows))[rows]
+
+    def at(self, probes: Matrix) -> At:
+        """Return what takes rows to f at the probes."""
+        kernel = _dense(probes)
+
+        def values(rows: IntArray) -> FloatArray:
+            found = self._without(rows)
+            assert found.beta is not None
+            return times(kernel, found.beta) + found.bias
+
+        return values
+
+
+class _LinearHinge:
+    """One column of the squared hinge in w: Newton steps from the model of all rows."""
+
+    def __init__(self, problem: Problem, start: Solution, tol: float, steps: list[int]) -> None:
+        assert start.beta is not None
+        assert problem.operator.features is not None
+        self._problem, self._tol, self._steps = problem, tol, steps
+        self._Z = problem.operator.features
+        self._active = start.beta[:, 0] != 0.0
+        w = times(self._Z.T, start.beta) if start.primal is None else start.primal
+        self._start = Solution(primal=w, bias=start.bias)
+
+    def _without(self, rows: IntArray) -> Solution:
+        if not self._active[rows].any():
+            return self._start
+        problem, rest = self._problem, np.ones(self._problem.n_rows, dtype=bool)
+        rest[rows] = False
+        Z, costs = self._Z[rest], problem.costs[rest]
+        others = Problem(LinearOperator(Z), problem.targets[rest], costs, problem.loss, problem.bias)
+        solved = Newton().solve(others, tol=self._tol, max_iter=None, start=self._start)
+        self._steps.append(solved.n_iter)
+        if solved.primal is not None:
+            return solved
+        assert solved.beta is not None
+        return Solution(primal=times(Z.T, solved.beta), bias=solved.bias)
+
+    def values(self, rows: IntArray) -> FloatArray:
+        """Return f at the rows, of the model without them."""
+        return self.at(self._Z[rows])(rows)
+
+    def at(self, probes: Matrix) -> At:
+        """Return what takes rows to f at the probes."""
+
+        def values(rows: IntArray) -> FloatArray:
+            found = self._without(rows)
+            assert found.primal is not None
+            return times(probes, found.primal) + found.bias
+
+        return values
+
+
+class _Columns:
+    """Columns of targets that are solved one by one, side by side."""
+
+    def __init__(self, columns: list[_Hinge] | list[_LinearHinge] | list[_Hinge | _LinearHinge]) -> None:
+        self._columns = columns
+
+    def values(self, rows: IntArray) -> FloatArray:
+        """Return f at the rows, of the models without them."""
+        return np.hstack([column.values(rows) for column in self._columns])
+
+    def at(self, probes: Matrix) -> At:
+        """Return what takes rows to f at the probes."""
+        each = [column.at(probes) for column in self._columns]
+        return lambda rows: np.hstack([values(rows) for values in each])

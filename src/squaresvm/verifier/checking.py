@@ -1,0 +1,365 @@
+"""From a model, or the file of one, to a verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from squaresvm.files import load
+from squaresvm.streaming import Block, Source
+from squaresvm.typing import FloatArray
+from squaresvm.verifier.conditions import Truth, judge_multipliers
+from squaresvm.verifier.kernel_values import KernelValues
+from squaresvm.verifier.primal import Chunk, judge_primal
+from squaresvm.verifier.reading import (
+    Claim,
+    Fitted,
+    fitted_models,
+    other_rows,
+    source_of,
+    targets_and_weights,
+)
+from squaresvm.verifier.wide import Wide
+
+__all__ = ["Verdict", "verify"]
+
+#: Bytes that computing may take at the least: a tile of one row must fit.
+_LEAST_MEMORY = 2**20
+#: Which of two statuses is said of both together.
+_STATUSES = ("max_iter", "stopped", "precision", "converged")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a model claims, what is true, and how far it is from the optimum of exactly its rows.
+
+    Parameters
+    ----------
+    model : str
+        Which model it is.
+    rows : int
+        Rows of positive weight that everything was computed on: all of them, never a sample.
+    claimed : Claim
+        What the model's certificate says, or the file's that it came from. Of several classes or pairs, the
+        worst residual and the sums, as everywhere.
+    residual, gap, objective : float
+        The same, computed from the definitions in about 100 bits.
+    residual_rounding, gap_rounding, objective_rounding : float
+        How far what a certificate says, computed in float64, may be from this: rounding of sums and products
+        of the sizes that occur.
+    decision_error : float or None
+        No decision value at the rows is farther than this from that of the optimum of the same rows; None
+        where there is no such bound.
+    faults : tuple of str
+        What is false, and where, a sentence each.
+    notes : tuple of str
+        What is worth knowing and is no fault.
+    parts : tuple of Verdict
+        Of a model of pairs of classes, the verdict on each.
+
+    Examples
+    --------
+    >>> import squaresvm
+    >>> from sklearn.datasets import load_iris
+    >>> model = squaresvm.LSSVC().fit(*load_iris(return_X_y=True))
+    >>> verdict = squaresvm.verify(model)
+    >>> verdict.ok, verdict.rows, verdict.residual < 1e-6
+    (True, 150, True)
+    """
+
+    model: str
+    rows: int
+    claimed: Claim
+    residual: float
+    gap: float
+    objective: float
+    residual_rounding: float
+    gap_rounding: float
+    objective_rounding: float
+    decision_error: float | None
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    parts: tuple[Verdict, ...] = field(default=(), repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that is claimed was found to be false."""
+        return not self.faults
+
+    @property
+    def dual_objective(self) -> float:
+        """Of the feasible point that the gap was taken with: no model has an objective below it."""
+        return self.objective - self.gap
+
+    @property
+    def agrees(self) -> bool:
+        """Whether residual, gap and objective are those that are claimed, but for rounding."""
+        return all(abs(true - said) <= rounding for _, said, true, rounding in self._numbers)
+
+    @property
+    def _numbers(self) -> list[tuple[str, float, float, float]]:
+        names = ("residual", "gap", "objective")
+        return [
+            (name, getattr(self.claimed, name), getattr(self, name), getattr(self, f"{name}_rounding"))
+            for name in names
+        ]
+
+    @property
+    def findings(self) -> list[str]:
+        """Faults, then notes."""
+        return [*self.faults, *self.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON: numbers that JSON has none for are None."""
+        found = {"ok": self.ok, "agrees": self.agrees, **asdict(self)}
+        found["parts"] = [part.to_json() for part in self.parts]
+        return {name: _finite(value) for name, value in found.items()}
+
+    def __str__(self) -> str:
+        """Return the verdict in a few lines."""
+        error = "no bound" if self.decision_error is None else f"{self.decision_error:.2e}"
+        lines = [
+            f"{self.model}, {self.rows} rows: {'all true' if self.ok else 'FALSE'}",
+            f"  {'':<16}{'claimed':>14}{'true':>14}{'rounding':>14}",
+        ]
+        for name, said, true, rounding in self._numbers:
+            lines.append(f"  {name:<16}{said:>14.6e}{true:>14.6e}{rounding:>14.1e}")
+        lines.append(f"  decision values at the rows are within {error} of those of the optimum")
+        return "\n".join([*lines, *(f"  - {finding}" for finding in self.findings)])
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def verify(model: Any, data: Any = None, *, label: str | None = None, max_memory: float = 2.0**28) -> Verdict:
+    """Check what a model claims, by code that shares nothing with the code that made it.
+
+    Kernel values, objective, residual and gap are computed from their definitions over all rows, in about 100
+    bits and in the same digits on every processor, and compared with the certificate: that of the file, where
+    the model came from one. Nothing is changed.
+
+    Parameters
+    ----------
+    model : estimator, OneVsOne, Window, search, pipeline that ends in one, or path-like
+        Fitted; or the file of a model.
+    data : source, path-like, or (X, y) or (X, y, sample_weight), optional
+        The rows of a model that was fitted from a stream, which holds none: they are read again, block by
+        block, twice. For a model that holds its rows: rows to compare them with, which must be the same but
+        for their order.
+    label : str, optional
+        Column of the labels, where `data` is a CSV or Parquet file, or a folder; 'label' if not given.
+    max_memory : float, default=2**28
+        Bytes that computing may take beside the model, and beside the blocks that a source reads ahead.
+
+    Returns
+    -------
+    Verdict
+        ``ok`` where nothing was found to be false; ``faults`` say what is.
+
+    Raises
+    ------
+    ValueError
+        If the model is not fitted, or is none; if its rows are needed and `data` is not given; if `data` has
+        other columns.
+
+    Notes
+    -----
+    Found to be false is a residual, gap or objective that differs from the true one by more than rounding in
+    float64 can explain, whatever was changed: a multiplier, a row, a label, a weight, the bias, C, a number
+    of the kernel, or the certificate; a status that the residual contradicts; coefficients of a nonlinear
+    proximal SVM that are not those of its multipliers. Of a model without rows, fitted from a stream, only a
+    residual or gap *above* what is claimed is false, since after `learn` and `forget_rows` its certificate is
+    an upper bound.
+
+    Not looked at are probabilities, what a search has tried, and rows without a say: those of weight zero,
+    and those of the squared hinge beyond the margin, without which the optimum is the same.
+
+    Examples
+    --------
+    >>> import squaresvm
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = squaresvm.RLSSVC(gamma=1e-3, C=10.0).fit(X[:200], y[:200])
+    >>> verdict = squaresvm.verify(model)
+    >>> verdict.ok, verdict.decision_error < 1e-3
+    (True, True)
+    """
+    if not isinstance(max_memory, int | float) or not max_memory >= _LEAST_MEMORY:
+        raise ValueError(f"max_memory must be at least {_LEAST_MEMORY} bytes, got {max_memory!r}")
+    if isinstance(model, str | os.PathLike):
+        model = load(model)
+    models = fitted_models(model)
+    is_streamed = any(each.X is None for each in models)
+    if is_streamed and data is None:
+        raise ValueError(
+            "a model fitted from a stream keeps no rows: give the data that it was fitted on, to be read "
+            "again"
+        )
+    source = None if data is None else source_of(models[0], data, label)
+    verdicts = [_verdict(each, source, float(max_memory)) for each in models]
+    verdict = verdicts[0] if len(verdicts) == 1 else _together(type(model).__name__, verdicts)
+    if is_streamed or source is None:
+        return verdict
+    return replace(verdict, faults=(*verdict.faults, *other_rows(model, source)))
+
+
+def _verdict(fitted: Fitted, source: Source | None, max_memory: float) -> Verdict:
+    faults = _impossible(fitted)
+    if faults:
+        nan = float("nan")
+        none = (nan, nan, nan, nan, nan, nan)
+        return Verdict(fitted.what, fitted.rows, fitted.claim, *none, None, tuple(faults))
+    semidefinite: bool | None = True
+    if fitted.w is not None:
+
+        def passes(task: Callable[[Chunk], Any]) -> Iterator[Any]:
+            if fitted.X is not None:
+                yield task(Chunk(*fitted.problem))
+            elif source is not None:
+                yield from (found for found in source.map(_OnBlock(task, fitted)) if found is not None)
+
+        truth = judge_primal(passes, fitted, max_memory / 8)
+    else:
+        kernel = KernelValues(fitted, max_memory)
+        semidefinite = True if fitted.proximal else kernel.is_semidefinite
+        truth, expansion = judge_multipliers(kernel)
+        faults += _expansion_faults(fitted, expansion)
+    if fitted.rows != truth.rows:
+        faults.append(f"{fitted.what}: {fitted.rows} rows are claimed, and the data has {truth.rows}")
+    return _compared(fitted, truth, faults, semidefinite)
+
+
+@dataclass(frozen=True, eq=False)
+class _OnBlock:
+    """A task on chunks of a model's problem, as one on blocks of a source."""
+
+    task: Callable[[Chunk], Any]
+    of: Fitted
+
+    def __call__(self, block: Block) -> Any:
+        """Return what the task says; None where no row has a weight."""
+        try:
+            y, weights = targets_and_weights(block.y, block.weights, self.of.classes, self.of.class_weight)
+        except LookupError as error:
+            raise ValueError(
+                f"{block.place}: the model knows no class {error.args[0]!r}: this is other data"
+            ) from None
+        held = np.flatnonzero(weights)
+        if held.size == 0:
+            return None
+        if held.size < weights.size:
+            return self.task(Chunk(block.X[held], y[held], weights[held]))
+        return self.task(Chunk(block.X, y, weights))
+
+
+# What is false -----------------------------------------------------------------------------------------
+
+
+def _impossible(fitted: Fitted) -> list[str]:
+    """Return what keeps a model from being computed at all."""
+    numbers = {"the bias": fitted.bias, "the multipliers": fitted.beta, "the coefficients": fitted.w}
+    numbers |= {"the targets": fitted.targets, "the weights": fitted.weights}
+    faults = [
+        f"{fitted.what}: {name} are not all finite numbers"
+        for name, array in numbers.items()
+        if array is not None and not np.isfinite(array).all()
+    ]
+    if fitted.beta is not None and fitted.targets is not None and fitted.beta.shape != fitted.targets.shape:
+        shapes = f"{fitted.beta.shape} for targets of shape {fitted.targets.shape}"
+        faults.append(f"{fitted.what}: the multipliers have shape {shapes}")
+    return faults
+
+
+def _expansion_faults(fitted: Fitted, expansion: tuple[Wide, FloatArray] | None) -> list[str]:
+    """Return whether a proximal SVM decides by other coefficients than its multipliers stand for."""
+    if expansion is None or fitted.expansion is None:
+        return []
+    away = np.abs((expansion[0] - fitted.expansion).hi)
+    if np.all(away <= expansion[1]):
+        return []
+    row = int((away - expansion[1]).max(axis=1).argmax())
+    return [
+        f"{fitted.what}: the coefficient that row {row} decides by is not that of its multiplier: they "
+        f"differ by {away[row].max():.2g}"
+    ]
+
+
+def _compared(fitted: Fitted, truth: Truth, faults: list[str], semidefinite: bool | None) -> Verdict:
+    what, claim, tol = fitted.what, fitted.claim, fitted.tol
+    true = (float(truth.residual.max()), float(truth.gap.sum()), float(truth.objective.sum()))
+    rounding = (
+        float(truth.residual_rounding.max()),
+        float(truth.gap_rounding.sum()),
+        float(truth.objective_rounding.sum()) * fitted.lost,
+    )
+    error, notes = _decision_error(fitted, float(truth.decision_error.max()), semidefinite)
+    if fitted.is_silent:
+        notes.append(f"{what}: came without a certificate: what is compared it says of itself just now")
+    found = Verdict(what, truth.rows, claim, *true, *rounding, error, (), tuple(notes))
+    for name, s, t, lost in found._numbers:
+        is_bound = fitted.X is None and name != "objective"
+        if t - s <= lost and (is_bound or s - t <= lost):
+            continue
+        column = _column(fitted, int(truth.residual.argmax())) if name == "residual" else ""
+        faults.append(
+            f"{what}: the {name} is {t:.6e}{column}, and {s:.6e} is claimed: rounding explains "
+            f"{lost:.1e} of the difference"
+        )
+    if claim.status == "converged" and not max(true[0], claim.residual) <= tol + rounding[0]:
+        faults.append(f"{what}: 'converged' is claimed for tol = {tol:g}, and the residual is {true[0]:.6e}")
+    return replace(found, faults=tuple(faults))
+
+
+def _column(fitted: Fitted, column: int) -> str:
+    if fitted.classes is None or fitted.classes.size == 2:
+        return ""
+    return f" for class {fitted.classes.tolist()[column]!r}"
+
+
+def _decision_error(
+    fitted: Fitted, bound: float, semidefinite: bool | None
+) -> tuple[float | None, list[str]]:
+    if semidefinite is False:
+        return None, [
+            f"{fitted.what}: the kernel is not positive semidefinite for certain: the gap bounds nothing"
+        ]
+    if not np.isfinite(bound):
+        return None, [f"{fitted.what}: no row settles the free bias: decision values have no bound"]
+    if semidefinite is None:
+        return bound, [f"{fitted.what}: the bound holds if the given kernel is positive semidefinite"]
+    return bound, []
+
+
+def _together(name: str, verdicts: list[Verdict]) -> Verdict:
+    """Return the verdict on all pairs: worst residual, sums of gap and objective."""
+
+    def joined(of: Sequence[Any]) -> dict[str, float]:
+        names = ("gap", "objective")
+        sums = {each: float(np.sum([getattr(one, each) for one in of])) for each in names}
+        return {"residual": float(np.max([one.residual for one in of])), **sums}
+
+    claims = [verdict.claimed for verdict in verdicts]
+    errors = [verdict.decision_error for verdict in verdicts]
+    known = [error for error in errors if error is not None]
+    return Verdict(
+        model=f"{name}, {len(verdicts)} pairs of classes",
+        rows=sum(verdict.rows for verdict in verdicts),
+        claimed=Claim(**joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
+        **joined(verdicts),
+        residual_rounding=max(verdict.residual_rounding for verdict in verdicts),
+        gap_rounding=sum(verdict.gap_rounding for verdict in verdicts),
+        objective_rounding=sum(verdict.objective_rounding for verdict in verdicts),
+        decision_error=max(known) if len(known) == len(errors) else None,
+        faults=tuple(fault for verdict in verdicts for fault in verdict.faults),
+        notes=tuple(note for verdict in verdicts for note in verdict.notes),
+        parts=tuple(verdicts),
+    )

@@ -1,0 +1,333 @@
+"""What a fitted model consists of, as plain numbers, and the data that it is checked by.
+
+Numbers are read off the parts of a model; nothing is computed by its own code. Targets and costs are made
+here from labels, classes and weights: +1 and -1 for each class (one column for two), and C times the sample
+weight times the weight of the class. Rows of weight zero are no part of the problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+
+from squaresvm.readers import Table, kind_of, read
+from squaresvm.streaming import ArraySource, Block, LibsvmSource, ParquetSource, Source, as_source, is_source
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["Claim", "Fitted", "fitted_models", "other_rows", "source_of", "targets_and_weights"]
+
+_KINDS = "an estimator of squaresvm, a OneVsOne, a Window, a search, or a pipeline that ends in one"
+#: An objective from sums is a difference of larger numbers than one from rows.
+_SUMMED = 32.0
+#: Rows that are hashed at one time.
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a certificate says: residual, gap, objective, and 'converged', 'precision' or another status."""
+
+    residual: float
+    gap: float
+    objective: float
+    status: str
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """One model: what it claims, the numbers of its fit, its solution, and its rows where it holds them.
+
+    `A` is 0 where the bias is free and infinite where there is none; `proximal`: the kernel is K W K', W the
+    weights; `classes` is None for regression. Of `beta` (m, k) and `w` (n, k) one is there. `rows` counts
+    those of positive weight, which `X`, `targets` and `weights` (times the weight of the class) are of; they
+    are None where the model holds none. `given` returns kernel values between ranges of rows, where they are
+    precomputed or a callable's; `expansion` has the coefficients that a nonlinear proximal SVM decides by.
+    `is_silent`: it came from elsewhere without a certificate, so that its claim was made just now. `lost`: by
+    what factor sums over rows, which its objective was taken from, say that they have lost digits.
+    """
+
+    what: str
+    claim: Claim
+    is_hinge: bool
+    A: float
+    C: float
+    tol: float
+    kernel: str
+    gamma: float
+    degree: int
+    coef0: float
+    proximal: bool
+    class_weight: dict[Any, float]
+    classes: np.ndarray[Any, Any] | None
+    bias: FloatArray
+    beta: FloatArray | None
+    w: FloatArray | None
+    rows: int
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    X: Matrix | None = None
+    targets: FloatArray | None = None
+    weights: FloatArray | None = None
+    given: Callable[[Any, Any], FloatArray] | None = None
+    expansion: FloatArray | None = None
+    is_silent: bool = False
+    lost: float = 1.0
+
+    @property
+    def problem(self) -> tuple[Matrix, FloatArray, FloatArray]:
+        """Rows, targets and weights of a model that holds them."""
+        assert self.X is not None
+        assert self.targets is not None
+        assert self.weights is not None
+        return self.X, self.targets, self.weights
+
+
+def fitted_models(model: Any) -> list[Fitted]:
+    """Return the models that a fitted estimator consists of: one, or one for each pair of classes."""
+    inner = _inner(model)
+    votes = getattr(inner, "_votes", None)
+    if votes is None:
+        return [_fitted(inner, "")]
+    return [
+        _fitted(one, f"{type(inner).__name__}, classes {first!r} and {second!r}: ")
+        for (first, second), one in votes.pairs.items()
+    ]
+
+
+def _inner(model: Any) -> Any:
+    """Return the estimator inside searches, windows and pipelines."""
+    own = getattr(model, "__dict__", {})
+    if "_state" in own or "_votes" in own:
+        return model
+    if "steps" in own:
+        return _inner(own["steps"][-1][1])
+    for name in ("estimator_", "best_estimator_"):  # Of a Window, and of a search.
+        if name in own:
+            return _inner(own[name])
+    name = type(model).__name__
+    if hasattr(type(model), "certificate_") or hasattr(type(model), "forget"):
+        raise NotFittedError(f"this {name} is not fitted yet: call 'fit' first")
+    raise ValueError(f"a {name} makes no claim that could be verified: give {_KINDS}, or the file of a model")
+
+
+def _fitted(model: Any, prefix: str) -> Fitted:
+    state, names = model._state, getattr(model, "feature_names_in_", None)
+    settings, solution, kernel = state.settings, state.solution, state.settings.kernel
+    name = "precomputed" if kernel is None else kernel.name
+    known, rows = getattr(state, "known", None), getattr(state, "rows", None)
+    claimed = None if known is None else known.claimed
+    said = model.certificate_ if claimed is None else claimed
+    common: dict[str, Any] = {
+        "what": f"{prefix}{type(model).__name__}, {name} kernel",
+        "claim": Claim(float(said.residual), float(said.gap), float(said.objective), str(said.status.value)),
+        "is_hinge": settings.loss.value == "squared hinge",
+        "A": float(settings.bias.penalty),
+        "C": float(settings.C),
+        "tol": float(settings.tol),
+        "kernel": name,
+        "gamma": 1.0 if kernel is None else float(kernel.gamma),
+        "degree": 1 if kernel is None else int(kernel.degree),
+        "coef0": 0.0 if kernel is None else float(kernel.coef0),
+        "proximal": bool(settings.proximal),
+        "class_weight": dict(settings.class_weight or {}),
+        "classes": state.classes,
+        "bias": solution.bias,
+        "beta": None if solution.primal is not None else solution.beta,
+        "w": solution.primal,
+        "n_features": int(model.n_features_in_),
+        "feature_names": None if names is None else tuple(str(column) for column in names),
+    }
+    if rows is None:
+        lost = 1.0 if state.sums is None else _SUMMED * float(state.sums.loss_of_digits())
+        return Fitted(**common, rows=int(state.count), lost=lost)
+    targets, weights = targets_and_weights(rows.y, rows.weights, state.classes, common["class_weight"])
+    held = slice(None) if np.all(weights > 0.0) else np.flatnonzero(weights > 0.0)
+    X = rows.X if isinstance(held, slice) else rows.X[held]
+    return Fitted(
+        **common,
+        rows=int(weights[held].size),
+        X=X,
+        targets=targets[held],
+        weights=weights[held],
+        given=_given(state, X),
+        expansion=state.known.expansion if settings.proximal else None,
+        is_silent=not state.is_verified and claimed is None,
+    )
+
+
+def _given(state: Any, X: Matrix) -> Callable[[Any, Any], FloatArray] | None:
+    """Return how kernel values that are not computed here are reached."""
+    kernel = state.settings.kernel
+    if kernel is None:
+        operator = state.problem.operator
+        stored = getattr(operator, "inner", operator)
+        everyone = np.arange(int(stored.n_rows))
+        return lambda these, those: np.asarray(stored.block(everyone[these], everyone[those]))
+    if isinstance(kernel.function, str):
+        return None
+
+    def between(these: Any, those: Any) -> FloatArray:
+        values = kernel.function(X[these], X[those])
+        return np.asarray(values.toarray() if sp.issparse(values) else values, dtype=np.float64)
+
+    return between
+
+
+def targets_and_weights(
+    y: np.ndarray[Any, Any],
+    weights: FloatArray | None,
+    classes: np.ndarray[Any, Any] | None,
+    class_weight: dict[Any, float],
+) -> tuple[FloatArray, FloatArray]:
+    """Return the targets, one column a class or value, and the weights of rows.
+
+    For a label that is none of the classes, a LookupError with the label as its argument.
+    """
+    own = np.ones(y.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
+    if classes is None:
+        return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1), own
+    is_of = np.column_stack([y == label for label in classes])
+    if not is_of.any(axis=1).all():
+        raise LookupError(y[~is_of.any(axis=1)].tolist()[0])
+    if class_weight:
+        factors = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
+        own = own * factors[is_of.argmax(axis=1)]
+    signs = np.where(is_of, 1.0, -1.0)
+    return (signs[:, 1:] if classes.size == 2 else signs), own
+
+
+def _rows_and_labels(
+    model: Any,
+) -> tuple[Matrix, np.ndarray[Any, Any], FloatArray, np.ndarray[Any, Any]]:
+    """Return the rows that a model holds, labels, the caller's weights and ids, of all pairs together."""
+    inner = _inner(model)
+    votes = getattr(inner, "_votes", None)
+    if votes is None:
+        rows = inner._state.rows
+        return rows.X, rows.y, rows.weights if rows.given is None else rows.given, rows.ids.values
+    parts: dict[Any, Any] = {}
+    for one in votes.pairs.values():
+        rows = one._state.rows
+        parts |= zip(rows.ids.values.tolist(), rows.X, strict=True)
+    ids = votes.rows.ids.values
+    X = [parts[name] for name in ids.tolist()]
+    together = sp.vstack(X, format="csr") if sp.issparse(X[0]) else np.stack(X)
+    return together, votes.rows.y, votes.rows.weights, ids
+
+
+# The data ----------------------------------------------------------------------------------------------
+
+
+def source_of(fitted: Fitted, data: Any, label: str | None) -> Source:
+    """Return the data, whatever it comes as, as a source; a ValueError where it has other columns."""
+    if isinstance(data, str | os.PathLike):
+        source = _of_file(fitted, Path(data), label)
+    elif label is not None:
+        raise ValueError("label names a column of a file: data is none")
+    elif isinstance(data, tuple) and len(data) in (2, 3):
+        source = as_source(*data)
+    elif is_source(data):
+        source = data
+    else:
+        kind = type(data).__name__
+        raise ValueError(f"data must be a source, a path, (X, y) or (X, y, sample_weight), got {kind}")
+    if source.n_features != fitted.n_features:
+        raise ValueError(
+            f"the data has {source.n_features} columns, and the model was fitted on {fitted.n_features}"
+        )
+    for place, pair in enumerate(zip(source.feature_names or (), fitted.feature_names or (), strict=False)):
+        if pair[0] != pair[1]:
+            raise ValueError(
+                f"column {place} of the data is {pair[0]!r}, but the model has {pair[1]!r} there"
+            )
+    return source
+
+
+def _of_file(fitted: Fitted, path: Path, label: str | None) -> Source:
+    kind = "parquet" if path.is_dir() else kind_of(path)
+    if kind == "parquet":
+        return ParquetSource(path, label=label or "label", columns=fitted.feature_names)
+    if kind == "csv":
+        return _of_table(fitted, path, label or "label")
+    if label is not None:
+        raise ValueError(f"{path}: is LIBSVM text, which has no column {label!r}")
+    # The last columns may be zero in all rows.
+    return LibsvmSource(path, n_features=max(LibsvmSource(path).n_features, fitted.n_features))
+
+
+def _of_table(fitted: Fitted, path: Path, label: str) -> Source:
+    table = read(path)
+    assert isinstance(table, Table)
+    names = fitted.feature_names or tuple(name for name in table.columns if name != label)
+    X = np.column_stack([table.finite_numbers(table.column(name, "column")) for name in names])
+    column = table.column(label, "label column")
+    if column.missing.any():
+        row = int(np.flatnonzero(column.missing)[0])
+        raise table.error(row, f"the label column {label!r} holds no value")
+    if fitted.classes is None or fitted.classes.dtype.kind in "fiub":
+        return ArraySource(X, table.finite_numbers(column))
+    return ArraySource(X, np.array(column.texts(), dtype=np.str_))
+
+
+# Whether a model holds exactly the rows that it is shown, whatever their order ---------------------------
+
+
+def other_rows(model: Any, source: Source) -> list[str]:
+    """Return, as faults, which rows a model holds that the source has not, and the other way round."""
+    X, y, weights, ids = _rows_and_labels(model)
+    if X.shape[1] == 0:
+        raise ValueError("a model with a precomputed kernel holds no rows to compare with the data")
+    held: dict[bytes, list[Any]] = {}
+    for mark, name in zip(_marks(X, y, weights), ids.tolist(), strict=True):
+        held.setdefault(mark, []).append(name)
+    given: Counter[bytes] = Counter()
+    missing: list[int] = []
+    for first, marks in source.map(_marked):
+        for place, mark in enumerate(marks):
+            given[mark] += 1
+            if given[mark] > len(held.get(mark, ())):
+                missing.append(first + place)
+    surplus = [name for mark, names in held.items() for name in names[given[mark] :]]
+    faults = []
+    if surplus:
+        faults.append(f"{_counted(surplus)} held that the data has not: ids {_some(surplus)}")
+    if missing:
+        faults.append(f"{_counted(missing)} in the data that the model does not hold: {_some(missing)}")
+    return faults
+
+
+def _counted(rows: list[Any]) -> str:
+    return "1 row is" if len(rows) == 1 else f"{len(rows)} rows are"
+
+
+def _some(names: list[Any]) -> str:
+    return ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _marked(block: Block) -> tuple[int, list[bytes]]:
+    return block.first, list(_marks(block.X, block.y, block.weights))
+
+
+def _marks(X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray | None) -> Iterator[bytes]:
+    """Return a digest of each row with its label and weight: equal numbers, equal digests."""
+    own = np.ones(y.shape[0]) if weights is None else weights
+    for start in range(0, y.shape[0], _ROWS):
+        part = slice(start, start + _ROWS)
+        rows = sp.csr_matrix(X[part], dtype=np.float64)
+        rows.eliminate_zeros()
+        rows.sort_indices()
+        for i, (label, weight) in enumerate(zip(y[part].tolist(), own[part].tolist(), strict=True)):
+            entries = slice(rows.indptr[i], rows.indptr[i + 1])
+            text = repr(float(label)) if isinstance(label, int | float) else repr(label)
+            mark = hashlib.blake2b(rows.indices[entries].astype(np.int64).tobytes(), digest_size=16)
+            mark.update(rows.data[entries].tobytes() + text.encode() + float(weight).hex().encode())
+            yield mark.digest()
