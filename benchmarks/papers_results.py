@@ -82,7 +82,7 @@ def texts(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _numbers_in_line(text: str) -> str:
-    """Return JSON with each list of numbers on one line: a third of the size, and changes are easier to see."""
+    """Return JSON with each list of numbers on one line: smaller, and changes are easier to see."""
     return re.sub(r"\[[-+.,\deE\s]+\]", lambda found: " ".join(found[0].split()), text)
 
 

@@ -208,7 +208,7 @@ def measured_text(line: Mapping[str, Any], name: str) -> str:
     """Return what a row has measured, as the tables show it; empty where it has not."""
     if name not in line["summary"]:
         return ""
-    found, timed = line["summary"][name], name in ("seconds", "refit", "gain")
+    found, timed = line["summary"][name], name in ("seconds", "flushed", "refit", "gain")
     spread = f" ± {found['std']:.2g}" if found["std"] > 1e-9 and not timed else ""
     return f"{_short(name, found['median' if timed else 'mean'])}{spread}"
 
@@ -226,7 +226,7 @@ def _short(name: str, value: float) -> str:
         return f"{value:.2f}"
     if name in ("support", "support_over", "iterations"):
         return f"{value:.1f}".removesuffix(".0")
-    return f"{value:.4g}" if name not in ("seconds", "refit", "gain") else f"{value:.3g}"
+    return f"{value:.4g}" if name not in ("seconds", "flushed", "refit", "gain") else f"{value:.3g}"
 
 
 def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
