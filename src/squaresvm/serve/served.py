@@ -73,8 +73,10 @@ class ServedModel:
             if not hasattr(model, "predict"):
                 raise ValueError(f"holds a {type(model).__name__}, which does not predict")
             self._follow_journal(model)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RequestError) as error:
             self._fail(first_line(error))
+        except Exception as error:  # Whatever it is, the other models are served, and this one says why not.
+            self._fail(f"it cannot be loaded: {type(error).__name__}")
 
     def _follow_journal(self, model: Any) -> None:
         found = checksum(self.path)
