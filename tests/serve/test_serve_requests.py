@@ -149,7 +149,9 @@ def test_a_new_level_comes_and_goes(table):
         before = client.get("/models/people").json["n_columns"]
         assert client.post("/models/people/learn", row).status == 200
         assert client.get("/models/people").json["n_columns"] == before + 1
+        assert client.get("/models/people/verify").json["ok"]
         assert client.post("/models/people/forget", {"ids": ["u99"]}).json["remaining"] == 60
+        assert client.get("/models/people/verify").json["ok"]
     for path in table.iterdir():
         assert b"Xanten" not in path.read_bytes()
         assert b"u99" not in path.read_bytes()

@@ -259,6 +259,7 @@ class ServedModel:
                 preparation, sources = stored.with_levels(new)
                 stored = preparation
                 model = with_columns(model, sources)
+                replace(Record.of(model), preparation=stored).attach(model)  # Receipts name columns by it.
         X = rows_for(table, preparation, model.n_features_in_)
         y = labels_for(model, labels)
         names = None if ids is None else new_ids(model, ids)
