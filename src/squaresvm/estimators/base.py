@@ -32,6 +32,7 @@ from squaresvm.models.train import train
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
+from squaresvm.readers.frames import prepared_rows
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.runtime.arguments import (
     check_flag,
@@ -437,8 +438,16 @@ class SquareSVM(CallbackSupportMixin, BaseEstimator):
 
     def _decision(self, state: Model, X: Any) -> FloatArray:
         """Return f at new rows, of shape (rows, k), by one state: another thread may bring the next."""
-        X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
-        return state.decision(X)
+        return state.decision(self._checked_queries(X))
+
+    def _checked_queries(self, X: Any) -> Matrix:
+        """Return new rows after a check; data frames by the preparation that came with the model's file."""
+        X = self._prepared(X)
+        return canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+
+    def _prepared(self, X: Any, *, new_levels: bool = True) -> Any:
+        preparation = None if self._record is None else self._record.preparation
+        return X if preparation is None else prepared_rows(X, preparation, new_levels=new_levels)
 
     def _said(
         self,

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.left_out import probes_of
@@ -24,7 +23,6 @@ from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
-from squaresvm.rows import canonical_csr
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
@@ -225,7 +223,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         with REQUESTS:
             state = self._holding("predict_interval")
             centre = self._decision(state, X)[:, 0]
-            probes = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+            probes = self._checked_queries(X)
             residuals = state.rows.y[state.held] - state.leave_one_out()[:, 0]
             weights = state.rows.weights[state.held]
             ends = np.empty((centre.size, 2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from squaresvm.runtime.progress import duration
+
 __all__ = ["Receipt"]
 
 
@@ -61,6 +63,6 @@ class Receipt:
         rows = "1 row" if count == 1 else f"{count} rows"
         scope = f"{self.checked} samples" if self.sampled else "all rows"
         return (
-            f"forgot {rows} in {1e3 * self.seconds:.3g} ms, {self.remaining} remain; "
+            f"forgot {rows} in {duration(self.seconds)}, {self.remaining} remain; "
             f"residual {self.residual:.1e} on {scope}"
         )
