@@ -69,9 +69,9 @@ clean:  ## remove caches, reports and builds, but not .venv
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each set of extras, renewed when pyproject.toml changes.
-.venv/stamp-test: EXTRAS := dask,plot,cli,test
-.venv/stamp-everywhere: EXTRAS := dask,plot,cli,test,everywhere
-.venv/stamp-release: EXTRAS := dask,plot,cli,test,release
+.venv/stamp-test: EXTRAS := dask,plot,serve,test
+.venv/stamp-everywhere: EXTRAS := dask,plot,serve,test,everywhere
+.venv/stamp-release: EXTRAS := dask,plot,serve,test,release
 .venv/stamp-demo: EXTRAS := plot,cli
 .venv/stamp-docs: EXTRAS := plot,docs
 .venv/stamp-%: pyproject.toml | $(BIN)/python

@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 #: Environments and logs; nothing in it is worth keeping.
 PLACE = ROOT / ".everywhere"
-EXTRAS = "dask,plot,cli,test"
+EXTRAS = "dask,plot,serve,test"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: The oldest dependencies are those of the oldest Python: their wheels know no later one.
 OLDEST = PYTHONS[0]
@@ -39,7 +39,8 @@ PATIENCE = 1800
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 #: Kernels of OpenBLAS: the instructions that they need, as /proc/cpuinfo spells them, and what a build may
-#: call them: on 64 bits Prescott is called Katmai, and Zen runs Haswell's code.
+#: call them: on 64 bits Prescott is called Katmai, Zen runs Haswell's code, and where Cooperlake's was not
+#: built, SkylakeX's runs in its place.
 _AVX512 = ("avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
 KERNELS = {
     "Prescott": (("pni",), {"prescott", "katmai"}),
@@ -48,7 +49,7 @@ KERNELS = {
     "Haswell": (("avx2", "fma"), {"haswell"}),
     "Zen": (("avx2", "fma"), {"zen", "haswell"}),
     "SkylakeX": (_AVX512, {"skylakex"}),
-    "Cooperlake": ((*_AVX512, "avx512_bf16"), {"cooperlake"}),
+    "Cooperlake": ((*_AVX512, "avx512_bf16"), {"cooperlake", "skylakex"}),
 }
 #: What a child says about its BLAS after a product and a factorisation by it.
 PROBE = """

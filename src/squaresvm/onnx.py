@@ -223,8 +223,12 @@ def _add_kernel(graph: Graph, kernel: Kernel, Z: FloatArray) -> str:
 
 
 def add_regression(graph: Graph, state: Model) -> None:
-    """Add the output `value`."""
-    flat = graph("Squeeze", _add_decision(graph, state), graph.constant(np.array([1])))
+    """Add the output `value`: a column each, where there are several."""
+    values = _add_decision(graph, state)
+    if not state.is_flat:
+        graph.output(graph.in_kind(values), "value", graph.kind, "rows", state.solution.bias.size)
+        return
+    flat = graph("Squeeze", values, graph.constant(np.array([1])))
     graph.output(graph.in_kind(flat), "value", graph.kind, "rows")
 
 

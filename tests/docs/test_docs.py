@@ -17,7 +17,7 @@ from squaresvm.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 API = ROOT / "docs" / "api.rst"
-DEPLOYMENT = ROOT / "docs" / "deployment.rst"
+COMMAND_LINE = ROOT / "docs" / "command_line.rst"
 #: What differs from run to run: times and rounding, which also decides of which class the objective is told.
 VARIES = re.compile(r"[\d.]+ ms|(?<=residual )[\d.e+-]+|(?<=gap )[\d.e+-]+|(?<=objective )[\d.e+-]+")
 
@@ -52,13 +52,13 @@ def sessions(text):
     return [(command, lines) for command, lines in found if command]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/deployment.rst"])
+@pytest.mark.parametrize("page", ["README.md", "docs/command_line.rst"])
 def test_sessions_are_real(tmp_path, monkeypatch, page):
     """Run every command of a page, in its order, and compare all that is said."""
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")
-    code = DEPLOYMENT.read_text(encoding="utf-8").split(".. code-block:: python\n")[1].split("\nTrain")[0]
+    code = COMMAND_LINE.read_text(encoding="utf-8").split(".. code-block:: python\n")[1].split("\nTrain")[0]
     # The README trains on all bottles.
     code = code if page.startswith("docs") else code.replace("table[:170]", "table")
     exec(textwrap.dedent(code), {})

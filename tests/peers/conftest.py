@@ -31,7 +31,14 @@ def pyplot():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """Fail a test of scikit-learn's that passes without a model of ours: it would say nothing."""
+    """Fail a test of scikit-learn's that passes without a model of ours: it would say nothing.
+
+    A generator that the tests of a module share begins anew with each, so that no test's data depend on
+    which of the others ran before it.
+    """
+    shared = pyfuncitem.function.__globals__.get("rng")
+    if isinstance(shared, np.random.RandomState):
+        shared.seed(0)
     before = Adapter.asked
     result = yield
     if pyfuncitem.function.__module__.startswith("sklearn") and Adapter.asked == before:

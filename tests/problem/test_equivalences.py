@@ -53,7 +53,7 @@ def test_hard_margin_svc_on_k_plus_ridge_is_rlssvc(cancer, C):
 
 
 def test_hard_margin_svc_on_splice(data_folder):
-    """At the size and to the accuracy that the speed comparison of the issue asks for."""
+    """At the size and to the accuracy that the speed comparison asks for."""
     X, y = load_svmlight_file(str(data_folder / "splice.svm"))
     X = StandardScaler().fit_transform(X.toarray())
     K = rbf_kernel(X, gamma=1 / 60)

@@ -17,7 +17,7 @@ every_bias = pytest.mark.parametrize("A", problems.BIASES.values(), ids=list(pro
 every_loss = pytest.mark.parametrize("loss", problems.LOSSES, ids=str)
 
 
-def issue():
+def rows_of_large_scale():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(30, 4))
     return X, np.where(X[:, 0] + 0.8 * rng.normal(size=30) > 0, 1, -1)
@@ -25,7 +25,7 @@ def issue():
 
 @pytest.mark.parametrize("scale", [1e6, 1e8, 1e10])
 def test_large_columns_end_at_the_optimum(scale):
-    X, y = issue()
+    X, y = rows_of_large_scale()
     certificate = LagrangianSVC(kernel="linear").fit(X * scale, y).certificate_
     # Without the weight of 1/2 |w|^2, which is nothing at these scales.
     assert certificate.objective == pytest.approx(5.7791, abs=1e-4)
@@ -63,7 +63,7 @@ def test_the_error_of_decision_values_is_within_its_bound(loss, A, linear):
 
 
 def test_a_converged_fit_needs_no_bound():
-    X, y = issue()
+    X, y = rows_of_large_scale()
     certificate = RLSSVC(kernel="linear").fit(X, y).certificate_
     assert certificate.status is Status.CONVERGED
     assert certificate.decision_error is None

@@ -1,4 +1,4 @@
-"""The command line and the edges of the package (issue items 16, 19, 20 and 21)."""
+"""The command line and the edges of the package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
+import time
 import tomllib
 import warnings
 from pathlib import Path
@@ -291,3 +293,35 @@ class TestInstallation:
         bounds = [tuple(int(part) for part in match[2].split(".")) for match in found if match]
         assert bounds
         assert all(bound >= lowest for bound in bounds)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_a_worker_of_the_bench_does_not_outlive_its_parent(tmp_path):
+    """The parent is killed, so nothing of it can clean up; the worker has to notice by itself."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, time\n"
+        "from squaresvm.bench.runner import Worker\n"
+        "if __name__ == '__main__':\n"
+        "    worker = Worker(None)\n"
+        "    worker._started()\n"
+        "    print(worker._process.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        assert runs(child)
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while runs(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not runs(child)
+
+
+def runs(process):
+    """Return whether a process is there and is no zombie that waits to be collected."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

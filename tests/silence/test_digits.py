@@ -1,4 +1,4 @@
-"""Where digits run out: large scales, cancelling distances, asymmetric kernels (issue items 3, 4, 8 to 11).
+"""Where digits run out: large scales, cancelling distances, asymmetric kernels.
 
 The truth is the optimum in 50 digits, or the residual in extended precision, of the rows as they were given.
 """

@@ -1,7 +1,8 @@
-"""Files that are believed too easily, and writers that leave things behind (issue items 15, 17 and 19)."""
+"""Files that are believed too easily, and writers that leave things behind."""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -15,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 
 import squaresvm
-from squaresvm import LSSVC, LSSVR
+from squaresvm import LSSVC, LSSVR, RLSSVC
 from squaresvm.streaming import ArraySource, BlockSource
 from support import referee
 from support.hands import PATIENCE, in_child, start
@@ -35,6 +36,11 @@ def stream_data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(M, 5))
     return X, X @ rng.normal(size=5) + 0.3 * rng.normal(size=M)
+
+
+def two_classes():
+    X = np.random.default_rng(1).normal(size=(30, 3))
+    return X, (X[:, 0] > 0).astype(int)
 
 
 class Stops:
@@ -241,3 +247,37 @@ class TestWriters:
             real(before)
         assert all(mode == 0o600 for mode in rights), [oct(mode) for mode in rights]
         assert (tmp_path / "a.model").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT])
+def test_a_disk_that_fails_is_told_with_the_name_of_the_file(number, tmp_path, monkeypatch):
+    X, y = two_classes()
+    path = tmp_path / "a.model"
+    squaresvm.save(LSSVC().fit(X, y), path)
+    before = path.read_bytes()
+
+    def failing(handle):
+        raise OSError(number, os.strerror(number))
+
+    model = squaresvm.load(path)
+    model.forget([3])
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+        squaresvm.save(model, path)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.model"]
+
+
+@pytest.mark.parametrize("cls", [LSSVC, RLSSVC])
+def test_a_file_does_not_name_a_class_whose_rows_are_gone(cls, tmp_path):
+    X, _ = two_classes()
+    y = np.array(["healthy", "secretly ill", "ill"])[np.arange(len(X)) % 3]
+    path = tmp_path / "a.model"
+    model = cls(class_weight={"healthy": 1.0, "secretly ill": 5.0, "ill": 2.0}).fit(X, y)
+    squaresvm.save(model, path)
+    assert b"secretly ill" in path.read_bytes()
+    model.forget(np.flatnonzero(y == "secretly ill").tolist())
+    squaresvm.save(model, path)
+    assert b"secretly" not in path.read_bytes()
+    assert squaresvm.load(path).class_weight == {"healthy": 1.0, "ill": 2.0}

@@ -1,4 +1,4 @@
-"""What requests do to class weights, labels and drift (issue items 5, 6, 7 and 12)."""
+"""What requests do to class weights, labels and drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that share what requests change: copies, wrappers, threads, forks (issue items 1, 2, 13, 14, 18).
+"""Models that share what requests change: copies, wrappers, threads, forks.
 
 No state may see another's changes: after every request the model is the optimum of the rows that it should
 hold, whatever was done to what it was derived from or what was derived from it.

@@ -137,6 +137,8 @@ class _History:
         words = str(error)
         if "positive definite" in words or "positive semidefinite" in words:
             return self.setting.kernel != "linear"
+        if "Solvers that fit" in words:  # A solver was asked for that does not solve this problem.
+            return self.setting.has_solver
         return "range of float64" in words or "too large" in words
 
     def _fit(self, m):

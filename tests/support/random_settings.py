@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
 
 from squaresvm import (
     LSSVC,
@@ -21,7 +22,13 @@ from support.shared import problems
 
 ESTIMATORS = [LSSVC, LSSVC, LSSVR, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC]
 KERNELS = ["linear", "rbf", "poly", "laplacian", "precomputed", "callable"]
-N_COLUMNS = 3
+#: Tables as people have them; most are plain.
+TABLES = ["sparse", "wide", "wide and sparse", "duplicates", "constant column", "shifted"]
+SOLVERS = {
+    "squared": ["direct", "cg", "2smo", "sumt", "penalty-flow", "substitution"],
+    "hinge": ["active-set", "newton", "sesquismo", "lagrangian"],
+}
+N_COLUMNS, N_WIDE = 3, 80
 M_LEAST, M_MOST = 3, 60
 
 
@@ -37,7 +44,13 @@ class Setting:
     class_weight: object
     rng: np.random.Generator = field(repr=False)
     wrapper: str = "plain"
+    table: str = "plain"
     words: str = ""
+
+    @property
+    def has_solver(self):
+        """Whether a solver was asked for by name."""
+        return "solver=" in self.words
 
     def rows(self, m):
         """Return m rows, labels of all classes in turn or values, and sample weights."""
@@ -52,7 +65,20 @@ class Setting:
         if self.weighted:
             weights = 10.0 ** rng.uniform(-self.weighted, self.weighted, m)
             weights[rng.random(m) < 0.05] = 0.0
-        return X * self.scale, y, weights
+        return self._shaped(X) * self.scale, y, weights
+
+    def _shaped(self, X):
+        """Return the columns as this table has them."""
+        if "wide" in self.table:
+            words = self.rng.normal(size=(len(X), N_WIDE)) * (self.rng.random((len(X), N_WIDE)) < 0.1)
+            return np.hstack([X, words])
+        if self.table == "duplicates":
+            return np.round(X)
+        if self.table == "constant column":
+            return np.hstack([X, np.full((len(X), 1), 3.0)])
+        if self.table == "shifted":
+            return X + 1e6
+        return np.where(np.abs(X) < 0.5, 0.0, X) if self.table == "sparse" else X
 
     def first_rows(self, m):
         """Return rows to fit on: each class has two that count."""
@@ -67,7 +93,9 @@ class Setting:
 
     def given(self, X, Z):
         """Return kernel values between rows as a caller with a precomputed kernel has them, or the rows."""
-        return problems.cauchy(X / self.scale, Z / self.scale) if self.kernel == "precomputed" else X
+        if self.kernel == "precomputed":
+            return problems.cauchy(X / self.scale, Z / self.scale)
+        return sp.csr_array(X) if "sparse" in self.table else X
 
 
 def _decades(rng, wild, width):
@@ -92,16 +120,21 @@ def random_setting(seed, wild=None, wrappers=True):
         parameters["A"] = _decades(rng, True, 8) if wild else float(10.0 ** rng.uniform(-1, 1))
     if cls is not LSSVR:
         parameters["class_weight"] = _class_weight(rng, classes, wild)
-    elif rng.random() < 0.2:
+    if rng.random() < 0.15:
         parameters["fit_intercept"] = False
+    if cls is LagrangianSVC and kernel not in ("precomputed", "callable") and rng.random() < 0.2:
+        parameters.update(augment=True, A=1.0, fit_intercept=True)
+    if not wild and rng.random() < 0.15:
+        names = SOLVERS["hinge" if cls in (LagrangianSVC, RLSSVC) else "squared"]
+        parameters["solver"] = names[rng.integers(len(names))]
     model, wrapper = cls(**parameters), "plain"
     if wrappers:
         model, wrapper = _wrapped(rng, model, kernel, classes, parameters)
     weighted = 0.0 if rng.random() < 0.5 else (6.0 if wild and rng.random() < 0.5 else 0.7)
-    words = f"{model!r} scale={scale:.1e} weighted={weighted} classes={classes}".replace("\n", " ")
-    return Setting(
-        model, kernel, classes, scale, weighted, parameters.get("class_weight"), rng, wrapper, words
-    )
+    table = TABLES[rng.integers(len(TABLES))] if rng.random() < 0.4 and kernel != "callable" else "plain"
+    words = f"{model!r} {table} scale={scale:.1e} weighted={weighted} classes={classes}".replace("\n", " ")
+    class_weight = parameters.get("class_weight")
+    return Setting(model, kernel, classes, scale, weighted, class_weight, rng, wrapper, table, words)
 
 
 def _class_weight(rng, classes, wild):

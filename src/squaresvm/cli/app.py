@@ -18,6 +18,7 @@ from squaresvm.cli.console import AsJson, BadInputError, Commands, Printer, coun
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.places import check_page_place
 from squaresvm.cli.requests import forget, learn, predict
+from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train
 from squaresvm.cli.verify import verify
 from squaresvm.pages.page import Facts, render, write_atomically
@@ -259,7 +260,7 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, learn, forget, inspect, verify, bench, demo):
+for command in (train, predict, learn, forget, inspect, verify, serve, bench, demo):
     app.command()(command)
 
 

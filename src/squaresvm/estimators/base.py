@@ -1,4 +1,4 @@
-"""What all estimators share: validation, parameters, the state, and the attributes read from it."""
+"""What all estimators share: validation, parameters, and the state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -20,6 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from squaresvm.estimators.attributes import FittedAttributes
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.models.fit_log import FitListener, FitListeners, FitLog
@@ -41,24 +41,22 @@ from squaresvm.runtime.arguments import (
     check_stopping,
     check_verbose,
 )
-from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose import check_solver, choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["SquareSVM", "refuse_out"]
 
 T = TypeVar("T")
 
 
-class SquareSVM(CallbackSupportMixin, BaseEstimator):
+class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]
     _proximal: ClassVar[bool] = False
-    _state: Model
     #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
     #: Who is told how a fit goes, while it does.
@@ -318,115 +316,6 @@ class SquareSVM(CallbackSupportMixin, BaseEstimator):
     def _bias(self) -> Bias:
         raise NotImplementedError
 
-    # What a fitted model shows -----------------------------------------------------------------------
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether the estimator is fitted."""
-        return "_state" in self.__dict__
-
-    def _current(self) -> Model:
-        check_is_fitted(self)
-        return self._state
-
-    def _holding(self, what: str) -> State:
-        """Return the model as it is now, with its rows; a ValueError says that `what` needs them."""
-        state = self._current()
-        state.rows_for(what)
-        assert isinstance(state, State)
-        return state
-
-    def _fitted(self, attribute: str) -> Model:
-        try:
-            state: Model = self.__dict__["_state"]
-        except KeyError:
-            raise NotFittedError(
-                f"this {type(self).__name__} has no {attribute!r} yet: call 'fit' first"
-            ) from None
-        return state
-
-    @property
-    def support_(self) -> IntArray:
-        """Positions, among the rows held, of the rows that the decision function uses."""
-        return _read_only(self._fitted("support_").attribute("support"))
-
-    @property
-    def support_vectors_(self) -> Matrix:
-        """The rows that the decision function uses; empty with a precomputed kernel."""
-        state = self._fitted("support_vectors_")
-        if state.settings.kernel is None:
-            return np.empty((0, 0))
-        support: IntArray = state.attribute("support")
-        rows: Rows = state.attribute("rows")
-        return rows.take(support)
-
-    @property
-    def dual_coef_(self) -> FloatArray:
-        """Signed multipliers of the support rows, of shape (1 or n_classes, n_support)."""
-        return _read_only(self._fitted("dual_coef_").attribute("dual_coef"))
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """The bias b, of shape (1 or n_classes,)."""
-        return _read_only(self._fitted("intercept_").solution.bias)
-
-    @property
-    def coef_(self) -> FloatArray:
-        """The vector w, of shape (1 or n_classes, n_features); linear kernels only."""
-        primal = self._fitted("coef_").primal
-        if primal is None:
-            raise AttributeError("coef_ exists only with kernel='linear'")
-        return _read_only(primal.T)
-
-    @property
-    def n_iter_(self) -> int:
-        """Iterations of the solver."""
-        return self._fitted("n_iter_").solution.n_iter
-
-    @property
-    def solver_(self) -> str:
-        """Name of the solver that was used."""
-        return self._fitted("solver_").solver
-
-    @property
-    def solver_reason_(self) -> str:
-        """Why that solver was used."""
-        return self._fitted("solver_reason_").reason
-
-    @property
-    def certificate_(self) -> Certificate:
-        """How far the fit is from the optimum."""
-        with REQUESTS:
-            return self._fitted("certificate_").certificate
-
-    @property
-    def trace_(self) -> tuple[Any, ...]:
-        """What the solver told of each iteration, where it was asked to by ``trace=True``."""
-        trace = self._fitted("trace_").solution.trace
-        if trace is None:
-            raise AttributeError("trace_ exists only with a solver that keeps it: TwoSmo(trace=True) does")
-        return trace
-
-    @property
-    def ids_(self) -> np.ndarray[Any, Any]:
-        """Id of each row held, in the order in which they are held."""
-        rows: Rows = self._fitted("ids_").attribute("rows")
-        values = rows.ids.values.view()
-        values.flags.writeable = False
-        return values
-
-    @property
-    def gamma_(self) -> float:
-        """The number that gamma stood for at fit."""
-        kernel = self._fitted("gamma_").settings.kernel
-        if kernel is None or kernel.function == "linear" or callable(kernel.function):
-            raise AttributeError(f"kernel={self.kernel!r} has no gamma")
-        return kernel.gamma
-
-    @property
-    def C_(self) -> float:
-        """The C of the fit."""
-        return self._fitted("C_").settings.C
-
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags."""
         tags = super().__sklearn_tags__()
@@ -477,13 +366,6 @@ class SquareSVM(CallbackSupportMixin, BaseEstimator):
                 f"on {names[place]!r} there: give the columns in the order of the fit"
             )
         return source.map(task)
-
-
-def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy that cannot be written to: what is written to a copy would be lost in silence."""
-    copy = np.array(values, order="C")
-    copy.flags.writeable = False
-    return copy
 
 
 def refuse_out(out: object) -> None:

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils import Tags
 
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.left_out import probes_of
@@ -19,14 +21,16 @@ from squaresvm.judging.calibration import jackknife_plus
 from squaresvm.judging.left_out import reach
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
+from squaresvm.models.model import Model
 from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
+from squaresvm.rows import Rows
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
-from squaresvm.typing import FloatArray
+from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["LSSVR"]
 
@@ -36,6 +40,9 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
 
     .. math::
         \min_{w,\,b}\; \tfrac12 |w|^2 + \tfrac12 \sum_i C_i\, (y_i - w^\top \phi(x_i) - b)^2
+
+    Values may be several a row, y of shape (m, k): the targets share K, C and one factor, and each is fitted
+    as if it were alone.
 
     Parameters
     ----------
@@ -130,10 +137,33 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         return Bias.free()
 
     def _target_rules(self) -> dict[str, Any]:
-        return {"y_numeric": True}
+        return {"y_numeric": True, "multi_output": True}
+
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any, ids: Any) -> Rows:
+        _check_several(y)
+        return super()._check_rows(X, y, sample_weight, ids)
+
+    def _check_new_rows(self, state: Model, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
+        _check_several(y)
+        return super()._check_new_rows(state, X, y)
 
     def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.asarray(y, dtype=np.float64)
+        values = np.asarray(y, dtype=np.float64)
+        if values.ndim > 2 or 0 in values.shape[1:]:
+            raise ValueError(f"y must be of shape (m,), or (m, k) for k targets; got shape {values.shape}")
+        return values
+
+    def _check_new_targets(self, state: Model, y: np.ndarray[Any, Any]) -> None:
+        k = 1 if y.ndim == 1 else y.shape[1]
+        if k != state.solution.bias.size or (isinstance(state, State) and y.ndim != state.rows.y.ndim):
+            held = "flat values" if state.is_flat else f"{state.solution.bias.size} targets a row"
+            raise ValueError(f"the model was fitted on {held}; got y of shape {y.shape}")
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def predict(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
         """Return the value at each row.
@@ -144,21 +174,24 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         out : path, optional
             With a source, a file to write to, block by block: ``.npy`` or ``.parquet``. It is there when all
             is written, or not at all.
-            The column in Parquet is named ``prediction``.
+            The column in Parquet is named ``prediction``, several ``prediction_0`` and so on.
 
         Returns
         -------
-        ndarray of shape (rows,)
+        ndarray of shape (rows,) or (rows, k)
             Of a source, an iterator of such arrays, one a block; the path, where `out` was given.
         """
         state = self._current()
         if is_source(X):
-            return self._said(X, DecideOn(Decider.of(state)), out, ("prediction",))
+            names = tuple(f"prediction_{j}" for j in range(state.solution.bias.size))
+            return self._said(
+                X, DecideOn(Decider.of(state)), out, names if len(names) > 1 else ("prediction",)
+            )
         refuse_out(out)
-        return self._decision(state, X)[:, 0]
+        return _shaped(state, self._decision(state, X))
 
     def score(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return the coefficient of determination.
+        """Return the coefficient of determination; of several targets the mean.
 
         Parameters
         ----------
@@ -176,9 +209,9 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         sums = list(self._over_source(X, SquaresOn(Decider.of(self._current()))))
         weight, first, second, error = np.sum(sums, axis=0)
         spread = second - first**2 / weight
-        if spread <= 0.0:
-            return 1.0 if error == 0.0 else 0.0
-        return float(1.0 - error / spread)
+        alike = np.where(error == 0.0, 1.0, 0.0)  # Values that do not vary.
+        scores = 1.0 - np.divide(error, spread, out=1.0 - alike, where=spread > 0.0)
+        return float(scores.mean())
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> FloatArray:
         """Return an interval for the value at each row, from the models without each training row in turn.
@@ -204,8 +237,8 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
 
         Returns
         -------
-        ndarray of shape (rows, 2)
-            Lower and upper ends.
+        ndarray of shape (rows, 2), or (rows, k, 2) for several targets
+            Lower and upper ends, of each target by itself.
 
         Examples
         --------
@@ -222,15 +255,16 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
             raise ValueError(f"coverage must be a number between 0 and 1, exclusive; got {coverage!r}")
         with REQUESTS:
             state = self._holding("predict_interval")
-            centre = self._decision(state, X)[:, 0]
+            centre = self._decision(state, X)
             probes = self._checked_queries(X)
-            residuals = state.rows.y[state.held] - state.leave_one_out()[:, 0]
+            residuals = state.problem.targets - state.leave_one_out()
             weights = state.rows.weights[state.held]
-            ends = np.empty((centre.size, 2))
-            for part in row_blocks(centre.size, state.held.size):
+            ends = np.empty((*centre.shape, 2))
+            for part in row_blocks(centre.shape[0], state.held.size):
                 reached = reach(state.problem, state.current_solution, probes_of(state, probes[part]))
-                ends[part] = jackknife_plus(centre[part], reached, residuals, weights, float(coverage))
-        return ends
+                for j, column in enumerate(residuals.T):
+                    ends[part, j] = jackknife_plus(centre[part, j], reached, column, weights, float(coverage))
+        return ends[:, 0] if state.is_flat else ends
 
     def partial_fit(
         self,
@@ -263,9 +297,9 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
 
         Returns
         -------
-        ndarray of shape (m,)
+        ndarray of shape (m,) or (m, k)
         """
-        return self._loo(groups=groups)[:, 0]
+        return _shaped(self._current(), self._loo(groups=groups))
 
     def loo_score(self, groups: npt.ArrayLike | None = None) -> float:
         """Return the coefficient of determination of the leave-one-out values, rows by their sample weights.
@@ -296,7 +330,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
 
         Returns
         -------
-        ndarray of shape (m,)
+        ndarray of shape (m,) or (m, k)
 
         Examples
         --------
@@ -310,7 +344,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         >>> model.cross_score(groups=days) < model.loo_score()
         True
         """
-        return self._cross(cv, groups)[1][:, 0]
+        return _shaped(*self._cross(cv, groups))
 
     def cross_score(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> float:
         """Return the coefficient of determination of `cross_predict`, over all rows at once.
@@ -329,4 +363,25 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
     @staticmethod
     def _determination(state: State, values: FloatArray) -> float:
         held = state.held
-        return float(r2_score(state.rows.y[held], values[:, 0], sample_weight=state.given_weights[held]))
+        return float(r2_score(state.rows.y[held], values, sample_weight=state.given_weights[held]))
+
+
+def _check_several(y: Any) -> None:
+    """Raise a ValueError that names the place of what is missing among several targets."""
+    if sp.issparse(y):
+        raise ValueError("y must be dense: targets of a regression are seldom zero; give y.toarray()")
+    values = np.asarray(y)
+    if values.ndim != 2 or values.dtype.kind != "f":
+        return
+    bad = np.argwhere(~np.isfinite(values))
+    if bad.size:
+        row, target = bad[0].tolist()
+        raise ValueError(
+            f"Input y contains NaN or infinity: y[{row}, {target}] is {values[row, target]}. Every row needs "
+            "a value of each target; leave the row out, or fit that target by itself"
+        )
+
+
+def _shaped(state: Model, values: FloatArray) -> FloatArray:
+    """Return values in the shape that y had."""
+    return values[:, 0] if state.is_flat else values

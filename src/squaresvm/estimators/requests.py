@@ -97,7 +97,11 @@ class Updating(LeavingOut):
 
     def _new_rows(self, state: Model, X: Any, y: Any, sample_weight: Any, ids: Any = None) -> NewRows:
         X, y = self._check_new_rows(state, X, y)
+        self._check_new_targets(state, y)
         return NewRows(X, y, _check_weights(sample_weight, X), ids, self._named_weights())
+
+    def _check_new_targets(self, state: Model, y: np.ndarray[Any, Any]) -> None:
+        """Raise a ValueError where new targets are of another kind than those held."""
 
     def _named_weights(self) -> dict[Hashable, float]:
         """Return the weights of classes that the parameters name."""

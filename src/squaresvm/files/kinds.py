@@ -263,8 +263,8 @@ def decode_pairs(header: dict[str, Any], arrays: Arrays) -> OneVsOne:
     if not isinstance(template, SquareSVMClassifier) or template._is_precomputed:
         raise ValueError("the models of its pairs are no classifiers of rows")
     described = decode_rows(header, arrays, lambda count: decode_matrix(header, arrays, count))
-    if described.given is not None:
-        raise ValueError("it holds two weights for each row")
+    if described.given is not None or described.y.ndim != 1:
+        raise ValueError("it holds two weights or labels for each row")
     X = described.X
     rows = Rows(np.empty((described.count, 0)), described.y, described.weights, described.ids)
     classes = check_classes(rows)

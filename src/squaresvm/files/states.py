@@ -246,21 +246,32 @@ def decode_state(header: dict[str, Any], arrays: Arrays, settings: Settings) -> 
 
 def decode_rows(header: dict[str, Any], arrays: Arrays, base: Any) -> Rows:
     """Return rows with their labels, ids and weights; ``base(count)`` gives the features."""
-    y = decode_labels(header, arrays, "y")
+    several = arrays["y"].ndim == 2
+    y = floats_of(arrays, "y", None, None) if several else decode_labels(header, arrays, "y")
+    count = y.shape[0]
     if y.size == 0:
-        raise ValueError("it holds no rows")
-    weights = floats_of(arrays, "weights", y.size)
-    given = floats_of(arrays, "given", y.size) if "given" in arrays else None
+        raise ValueError("it holds no rows, or no values")
+    weights = floats_of(arrays, "weights", count)
+    given = floats_of(arrays, "given", count) if "given" in arrays else None
     if weights.min() < 0 or (given is not None and given.min() < 0):
         raise ValueError("a weight is negative")
-    features: Matrix = base(y.size)
-    return Rows(features, y, weights, decode_ids(header, arrays, y.size), given=given)
+    features: Matrix = base(count)
+    return Rows(features, y, weights, decode_ids(header, arrays, count), given=given)
+
+
+def targets_of(classes: np.ndarray[Any, Any] | None, n_values: int) -> int:
+    """Return the number of columns of targets."""
+    if classes is None:
+        return n_values
+    return 1 if classes.size == 2 else int(classes.size)
 
 
 def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Rows) -> State:
     """Return the state of rows and the solution that header and arrays describe."""
     if settings.class_weight is None and rows.y.dtype != np.float64:
         raise ValueError("its values are not in double precision")
+    if settings.class_weight is not None and rows.y.ndim != 1:
+        raise ValueError("its labels are several a row")
     weights = settings.row_weights(rows.y, rows.weights)
     held = np.flatnonzero(weights > 0)
     if held.size == 0:
@@ -269,7 +280,7 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     if settings.kernel is not None:
         settings.kernel.check_range(rows.X)
     classes = find_classes(rows.y[held], settings)
-    columns = 1 if classes is None or classes.size == 2 else int(classes.size)
+    columns = targets_of(classes, 1 if rows.y.ndim == 1 else int(rows.y.shape[1]))
     solution = decode_solution(header, arrays, settings, (held.size, rows.n_columns, columns))
     operator = _precomputed(arrays, settings, weights[held])
     claimed = header.get("certificate")  # Not in files of earlier versions.

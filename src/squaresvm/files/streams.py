@@ -14,13 +14,14 @@ from squaresvm.files.claims import (
     decode_certificate,
     encode_certificate,
 )
-from squaresvm.files.states import decode_solution, decode_solver, encode_solution
+from squaresvm.files.states import decode_solution, decode_solver, encode_solution, targets_of
 from squaresvm.files.values import Arrays, decode_labels, encode_labels, floats_of, number
 from squaresvm.models.model import Settings
 from squaresvm.models.streamed import StreamedState
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Loss
 from squaresvm.solution import Status
+from squaresvm.typing import FloatArray
 
 __all__ = ["decode_stream", "encode_stream"]
 
@@ -43,7 +44,7 @@ def encode_stream(state: StreamedState) -> tuple[dict[str, Any], Arrays]:
         "certificate": encode_certificate(certificate),
         "total": None if sums is None else sums.total,
         "digits_lost": None if sums is None else sums.blurred().loss_of_digits(),
-        "scale": state.scale,
+        "scale": _flat(state.scale),
         "bounds": None if sums is None else [sums.largest, sums.lightest],
         "widest": None if sums is None or sums.widest is None else sums.widest.tolist(),
     }
@@ -67,7 +68,7 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
     if type(rows) is not int or not 0 < rows < _MOST_ROWS:
         raise ValueError("its number of rows is impossible")
     classes, counts = _classes(header, arrays, settings)
-    k = 1 if classes is None or classes.size == 2 else int(classes.size)
+    k = targets_of(classes, int(arrays["bias"].size))
     solver, reason = decode_solver(header)
     state = StreamedState(
         settings=settings,
@@ -81,12 +82,29 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
         judged=decode_certificate(described["certificate"], k),
         to_probabilities=decode_calibration(arrays, classes),
         sums=_sums(described, arrays, settings, (n, k)),
-        scale=decode_bound(described["scale"], "the largest of its values"),
+        scale=_scale(described["scale"], k if classes is None else 1),
     )
     if state.solution.primal is None:
         raise ValueError("it is of a stream, and has no vector w")
     _check_solution(state)
     return state
+
+
+def _flat(scale: FloatArray | None) -> float | list[float] | None:
+    """Return bounds as numbers: one alone is no list."""
+    if scale is None:
+        return None
+    return float(scale[0]) if scale.size == 1 else scale.tolist()
+
+
+def _scale(described: Any, k: int) -> FloatArray | None:
+    listed = described if isinstance(described, list) else [described]
+    bounds = [decode_bound(value, "the largest of its values") for value in listed]
+    if bounds == [None]:
+        return None
+    if len(bounds) != k or None in bounds:
+        raise ValueError("the largest of its values are not one a target")
+    return np.array(bounds, dtype=np.float64)
 
 
 def _check_solution(state: StreamedState) -> None:

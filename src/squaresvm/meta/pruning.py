@@ -166,7 +166,7 @@ def _judged(small: Updating, origin: State, start: float) -> PruningRound:
     values = _values(left_out, state, origin)
     y, weights = origin.rows.y[origin.held], origin.weights[origin.held]
     if state.classes is None:
-        score = r2_score(y, values[:, 0], sample_weight=weights)
+        score = r2_score(y, values, sample_weight=weights)
     else:
         classes = state.classes
         best = values[:, 0] > 0 if values.shape[1] == 1 else values.argmax(axis=1)

@@ -24,8 +24,8 @@ __all__ = ["FactorStep", "ProximalStep"]
 class FactorStep(StepBase):
     """Squared loss through K: the factor of H is updated, and the solution with it.
 
-    These are the batch and online decremental LS-SVM (DBLSSVM, DOLSSVM) of Duan et al. and their incremental
-    counterparts, without the refit of everything else.
+    The decremental LS-SVM (DOLSSVM, DBLSSVM) of Duan et al. reaches the same point by blocks of the inverse:
+    see `InverseStep`.
     """
 
     solver = "direct"

@@ -19,7 +19,8 @@ __all__ = ["HingeStep", "NewtonStep"]
 class HingeStep(StepBase):
     """Squared hinge through K: rows without a multiplier leave for nothing, the set goes on for others.
 
-    The decremental Lagrangian SVM (DOLSVM, DBLSVM) of Duan et al. reaches the same point by its fixed point.
+    The decremental Lagrangian SVM (DOLSVM, DBLSVM) of Duan et al. reaches the same point by its fixed point:
+    see `InverseStep`.
     """
 
     solver = "active-set"

@@ -225,6 +225,11 @@ class Model(ABC):
     def n_rows(self) -> int:
         """Number of rows that the model is of."""
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether values of a regression are one a row, and not columns of several."""
+        return self.solution.bias.size == 1
+
     @abstractmethod
     def like_held(self, X: Matrix) -> Matrix:
         """Return new rows dense or sparse, whichever this model works on."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from squaresvm.linalg.blas import times
 from squaresvm.models.model import Model
+from squaresvm.rows.labels import value_columns
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, Matrix
 
@@ -106,10 +107,14 @@ class SquaresOn:
 
     decide: Decider
 
-    def __call__(self, block: Block) -> tuple[float, float, float, float]:
-        """Return sums of w, w y, w y^2 and w (y - f)^2, y counted from the model's bias."""
+    def __call__(self, block: Block) -> FloatArray:
+        """Return sums of w, w y, w y^2 and w (y - f)^2, of shape (4, k), y counted from the model's bias."""
         weights = np.ones(block.rows) if block.weights is None else block.weights
-        y = np.asarray(block.y, dtype=np.float64)
-        error = y - self.decide(block.X)[:, 0]
-        y = y - float(self.decide.bias[0])
-        return float(weights.sum()), float(weights @ y), float(weights @ y**2), float(weights @ error**2)
+        y, decision = value_columns(block.y), self.decide(block.X)
+        if y.shape != decision.shape:
+            raise ValueError(
+                f"{block.place}: {y.shape[1]} values a row, where the model has {decision.shape[1]}"
+            )
+        total = np.full(y.shape[1], weights.sum())
+        error, y = y - decision, y - self.decide.bias
+        return np.array([total, weights @ y, weights @ y**2, weights @ error**2])

@@ -18,7 +18,7 @@ from squaresvm.operators import (
 )
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import sign_columns, two_labels
+from squaresvm.rows.labels import sign_columns, two_labels, value_columns
 from squaresvm.solvers.choose import wants_rows
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -103,9 +103,9 @@ def find_classes(y: np.ndarray[Any, Any], settings: Settings) -> np.ndarray[Any,
 
 
 def encode(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> FloatArray:
-    """Return a column of +1 and -1 for each class (one for two); values as one column."""
+    """Return a column of +1 and -1 for each class (one for two); a column for each of several values."""
     if classes is None:
-        return np.asarray(y, dtype=np.float64)[:, None]
+        return value_columns(y)
     return sign_columns(y, classes).astype(np.float64)
 
 

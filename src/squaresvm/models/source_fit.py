@@ -82,9 +82,10 @@ def fit_source(
         progress.n_rows = source.n_rows or survey.rows
         settings = settings_of(no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
-        encoding = class_encoding(settings, classes)
+        encoding = class_encoding(settings, classes, survey.scale.size)
         runner = SourceRunner(source, encoding, survey.rows, survey.sample, progress)
-        scale = np.full(runner.n_columns, survey.scale or 1.0)
+        scale = np.ones(runner.n_columns)
+        scale[:] = np.where(survey.scale > 0.0, survey.scale, 1.0)
         problem = LinearProblem(runner, settings.loss, settings.bias, scale)
         solver, reason = choose_for_source(settings.loss, settings.solver, n)
         by_sums = solver == "direct"
@@ -111,7 +112,7 @@ def fit_source(
         judged=certificate,
         to_probabilities=calibration,
         sums=_sums_of(solution) if settings.loss == Loss.SQUARED else None,
-        scale=survey.scale or None,
+        scale=survey.scale if survey.scale.any() else None,
     )
     warn_unless_converged(state)
     if kept is not None:
@@ -177,7 +178,7 @@ def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool)
         "features": n_features,
         "weights": [f"{weight:.9g}" for weight in survey.weights],
         "counts": survey.counts.tolist(),
-        "largest value": f"{survey.scale:.9g}",
+        "largest value": [f"{value:.9g}" for value in survey.scale],
         "labels": [str(label) for label in survey.labels.tolist()],
         "data": f"{survey.fingerprint:016x}",
     }

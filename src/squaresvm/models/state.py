@@ -92,6 +92,11 @@ class State(Model):
         """Number of rows held."""
         return self.rows.count
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether values of a regression came, and go, as one a row: y may be a column as well."""
+        return self.rows.y.ndim == 1
+
     def like_held(self, X: Matrix) -> Matrix:
         """Return new rows dense or sparse, whichever the rows held are."""
         if sp.issparse(self.rows.base):

@@ -16,7 +16,7 @@ from squaresvm.problem import Loss
 from squaresvm.problem.runners import Encoding
 from squaresvm.problem.verdict import SummedProblem
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import same_kind
+from squaresvm.rows.labels import same_kind, value_columns
 from squaresvm.solution import Certificate, Solution
 from squaresvm.typing import FloatArray, Matrix
 
@@ -43,9 +43,9 @@ class StreamedState(Model):
         From the sample of the fit, for classifiers.
     sums : Moments or None
         Of all rows, for the squared loss.
-    scale : float or None
-        At most the largest |y| of the rows, and just that as long as the row that has it does not leave;
-        None where it is not known. Residuals are divided by it.
+    scale : ndarray of shape (k,) or None
+        At most the largest |y| of the rows, of each target, and just that as long as the row that has it does
+        not leave; None where it is not known. Residuals are divided by it.
     """
 
     n_features: int
@@ -54,7 +54,7 @@ class StreamedState(Model):
     judged: Certificate
     to_probabilities: Calibration | None = None
     sums: Moments | None = None
-    scale: float | None = None
+    scale: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -121,7 +121,7 @@ class StreamedState(Model):
         return replace(self, sums=self.sums.blurred())
 
 
-def class_encoding(settings: Settings, classes: np.ndarray[Any, Any] | None) -> Encoding:
+def class_encoding(settings: Settings, classes: np.ndarray[Any, Any] | None, n_values: int = 1) -> Encoding:
     """Return how labels become targets and costs; a ValueError where a class has no weight."""
     if classes is None:
         weights = np.ones(1)
@@ -131,7 +131,7 @@ def class_encoding(settings: Settings, classes: np.ndarray[Any, Any] | None) -> 
         if not np.all(weights > 0.0):
             raise ValueError("a class of weight zero is no part of the problem: leave its rows out")
     check_costs(settings.C, weights, np.arange(weights.size))
-    return Encoding(classes, settings.C * weights)
+    return Encoding(classes, settings.C * weights, n_values)
 
 
 # Sums that learn and forget ------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def _sums(state: StreamedState, what: str) -> Moments:
 
 
 def _block(state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray) -> Moments:
-    encoding = class_encoding(state.settings, state.classes)
+    encoding = class_encoding(state.settings, state.classes, state.solution.bias.size)
     if state.classes is not None and not np.isin(y, state.classes).all():
         strange = y[~np.isin(y, state.classes)][0]
         raise ValueError(f"the sums know no class {strange!r}: fit from the source again")
@@ -188,7 +188,7 @@ def _learned(state: StreamedState, new: NewRows) -> StreamedState:
     counts = None if state.counts is None else state.counts + _counts(state, y[some])
     scale = state.scale
     if state.classes is None and scale is not None:
-        scale = max(scale, float(np.abs(np.asarray(y[some], dtype=np.float64)).max()))
+        scale = np.maximum(scale, np.abs(value_columns(y[some])).max(axis=0))
     count = state.count + int(some.sum())
     return _resolved(replace(state, scale=scale, sums=sums.plus(block), count=count, counts=counts))
 
@@ -214,8 +214,8 @@ def _without(state: StreamedState, gone: NewRows) -> StreamedState:
     scale = state.scale
     if state.classes is None and scale is not None:
         # Whether another row has as large a value is not known: the root mean square is at most the largest.
-        largest = float(np.abs(np.asarray(y[some], dtype=np.float64)).max(initial=0.0))
-        scale = None if largest >= scale else scale
+        largest = np.abs(value_columns(y[some])).max(axis=0, initial=0.0)
+        scale = None if np.any(largest >= scale) else scale
     return _resolved(replace(state, scale=scale, sums=moved, count=remaining, counts=counts))
 
 
@@ -238,5 +238,5 @@ def _scales(state: StreamedState, sums: Moments) -> FloatArray:
     if state.classes is not None:
         return np.ones_like(sums.target)
     mean_square = np.maximum(sums.spread / sums.total, 0.0) + sums.target**2
-    scale = np.sqrt(mean_square) if state.scale is None else np.full_like(sums.target, state.scale)
+    scale = np.sqrt(mean_square) if state.scale is None else state.scale
     return np.where(scale > 0.0, scale, 1.0)

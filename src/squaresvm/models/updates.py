@@ -11,6 +11,7 @@ import numpy as np
 from squaresvm.family import Loss
 from squaresvm.models.factor_steps import FactorStep, ProximalStep
 from squaresvm.models.hinge_steps import HingeStep, NewtonStep
+from squaresvm.models.inverse_step import InverseStep
 from squaresvm.models.model import Known, NewRows, Settings, Update
 from squaresvm.models.ownership import Claim
 from squaresvm.models.problems import check_costs, find_classes
@@ -37,6 +38,8 @@ def _step_for(state: State) -> Step:
         return SumsStep(state)
     if isinstance(state.problem.operator, LinearOperator):
         return NewtonStep(state)
+    if InverseStep.serves(state):
+        return InverseStep(state)
     if state.settings.loss == Loss.SQUARED_HINGE:
         return HingeStep(state)
     return ProximalStep(state) if state.settings.proximal else FactorStep(state)

@@ -118,11 +118,15 @@ def examine(model: Updating, most: int = 8) -> Report:
 def _of_values(
     state: State, certificate: Certificate, left_out: FloatArray, change: FloatArray, most: int
 ) -> Report:
-    y, weights, values = state.rows.y[state.held], state.given_weights[state.held], left_out[:, 0]
-    residual = y - values
-    score = float(r2_score(y, values, sample_weight=weights)) if y.size > 1 else None
-    expected = [f"{value:.6g}" for value in values]
-    largest = np.argsort(-np.abs(residual), kind="stable")
+    y, weights = state.problem.targets, state.given_weights[state.held]
+    residuals = y - left_out
+    score = float(r2_score(y, left_out, sample_weight=weights)) if y.shape[0] > 1 else None
+    expected = [", ".join(f"{value:.6g}" for value in values) for values in left_out]
+    # Of several values the one that is furthest off, by the spread of its residuals.
+    spread = np.maximum(np.abs(residuals).mean(axis=0), np.finfo(np.float64).tiny)
+    relative = np.abs(residuals / spread)
+    residual = residuals[np.arange(y.shape[0]), relative.argmax(axis=1)]
+    largest = np.argsort(-relative.max(axis=1), kind="stable")
     return Report(
         certificate=certificate,
         score=score,
@@ -168,7 +172,8 @@ def _rows(state: State, expected: list[str], values: FloatArray, chosen: Any) ->
     for position in chosen.tolist():
         place = state.held[position]
         label = labels[place : place + 1].tolist()[0]
-        text = f"{label:.6g}" if isinstance(label, float) else str(label)
+        several = label if isinstance(label, list) else [label]
+        text = ", ".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in several)
         name = names[place : place + 1].tolist()[0]
         found.append(StandoutRow(name, text, expected[position], float(values[position])))
     return found

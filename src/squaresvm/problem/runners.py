@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from squaresvm.problem.passes import RowBlock
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.survey import Sample
-from squaresvm.rows.labels import sign_columns
+from squaresvm.rows.labels import sign_columns, value_columns
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.runtime.resources import in_order, threads_for_blas
 from squaresvm.streaming import Block, Source
@@ -160,15 +160,20 @@ class Encoding:
         Sorted labels; None for regression.
     class_costs : ndarray
         C times the weight of each class; C alone for regression.
+    n_values : int, default=1
+        Values of each row, for regression.
     """
 
     classes: np.ndarray[Any, Any] | None
     class_costs: FloatArray
+    n_values: int = 1
 
     @property
     def n_columns(self) -> int:
         """Number of columns of targets."""
-        return 1 if self.classes is None or self.classes.size == 2 else int(self.classes.size)
+        if self.classes is None:
+            return self.n_values
+        return 1 if self.classes.size == 2 else int(self.classes.size)
 
     def targets(self, codes: np.ndarray[Any, Any]) -> FloatArray:
         """Return a column of +1 and -1 for each class, one for two, given places among the classes."""
@@ -183,7 +188,12 @@ class Encoding:
             For a label that no earlier pass has seen.
         """
         if self.classes is None:
-            return np.asarray(y, dtype=np.float64)[:, None], self._weighed(None, y.shape[0], weights)
+            targets = value_columns(y)
+            if targets.shape[1] != self.n_values:
+                raise ValueError(
+                    f"{targets.shape[1]} values a row, where there were {self.n_values}: the data has changed"
+                )
+            return targets, self._weighed(None, y.shape[0], weights)
         if self.classes.size == 2:
             codes = y == self.classes[1]
             known = codes | (y == self.classes[0])

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 
-from squaresvm.rows.labels import two_labels
+from squaresvm.rows.labels import two_labels, value_columns
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -66,8 +66,8 @@ class Survey:
         Rows of each label.
     weights : ndarray
         Sample weight of each label's rows together.
-    scale : float
-        Largest |y| of a regression, 1 for labels.
+    scale : ndarray of shape (1,) or (n_values,)
+        Largest |y| of each value of a regression, 1 for labels.
     sample : Sample
     is_dense : bool
     fingerprint : int, default=0
@@ -79,13 +79,18 @@ class Survey:
     labels: np.ndarray[Any, Any]
     counts: FloatArray
     weights: FloatArray
-    scale: float
+    scale: FloatArray
     sample: Sample
     is_dense: bool
     fingerprint: int = 0
 
     def joined(self, other: Survey, size: int) -> Survey:
         """Return what both tell together, with a sample of so many rows at most."""
+        if self.scale.shape != other.scale.shape:
+            raise ValueError(
+                f"blocks of the source have {self.scale.size} and {other.scale.size} values a row: all must "
+                "have the same"
+            )
         labels, places = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
         counts, weights = np.zeros(labels.size), np.zeros(labels.size)
         np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
@@ -95,7 +100,7 @@ class Survey:
             labels,
             counts,
             weights,
-            max(self.scale, other.scale),
+            np.maximum(self.scale, other.scale),
             self.sample.joined(other.sample).lowest(size),
             self.is_dense and other.is_dense,
             (self.fingerprint + other.fingerprint) % 2**64,
@@ -150,15 +155,16 @@ class Look:
         sample = Sample(X[low], y[low], weights[low], ranks).lowest(self.size)
         mark = fingerprint(X, y, weights) if self.fingerprint else 0
         if not self.has_labels:
-            values = _values(y, block)
-            largest = float(np.abs(values).max(initial=0.0))
+            largest = np.abs(_values(y, block)).max(axis=0, initial=0.0)
             none = np.empty(0)
-            return Survey(y.shape[0], values[:0], none, none, largest, sample, not sp.issparse(X), mark)
+            return Survey(y.shape[0], none, none, none, largest, sample, not sp.issparse(X), mark)
+        if y.ndim != 1:
+            raise ValueError(f"{block.place}: labels must have one dimension; got shape {y.shape}")
         labels, counts, totals = _counted(y, weights)
         # At the first block that has none, not after millions. Twice each, or scikit-learn takes labels that
         # are all distinct for the values of a regression.
         check_classification_targets(np.repeat(labels, 2))
-        return Survey(y.shape[0], labels, counts, totals, 1.0, sample, not sp.issparse(X), mark)
+        return Survey(y.shape[0], labels, counts, totals, np.ones(1), sample, not sp.issparse(X), mark)
 
 
 def _counted(
@@ -181,7 +187,7 @@ def _counted(
 
 def _values(y: np.ndarray[Any, Any], block: Block) -> FloatArray:
     try:
-        return np.asarray(y, dtype=np.float64)
+        return value_columns(y)
     except (TypeError, ValueError):
         raise ValueError(f"{block.place}: the values of a regression must be numbers") from None
 
@@ -217,6 +223,8 @@ def _entry_marks(X: Matrix) -> np.ndarray[Any, Any]:
 
 def _marks(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the bits of numbers; a digest of each of other labels."""
+    if y.ndim == 2:
+        return _entry_marks(np.asarray(y, dtype=np.float64))
     if y.dtype.kind in "fiub":
         return _bits(y)
     labels, places = np.unique(y, return_inverse=True)

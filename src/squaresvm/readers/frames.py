@@ -28,11 +28,13 @@ def prepared_rows(X: Any, preparation: Preparation, *, new_levels: bool = True) 
     Raises
     ------
     ValueError
-        For a bare array: nobody knows what its columns are.
+        For a bare array, unless columns are taken as they are: it would have to be scaled and coded.
     """
-    if isinstance(X, PreparedRows):
+    is_frame = hasattr(X, "columns") and hasattr(X, "__getitem__")
+    is_plain = preparation.features == Preparation.plain(preparation.feature_names).features
+    if isinstance(X, PreparedRows) or (is_plain and not is_frame):
         return X
-    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
+    if not is_frame:
         names = ", ".join(feature.name for feature in preparation.features[:6])
         names += ", ..." if len(preparation.features) > 6 else ""
         raise ValueError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from squaresvm.typing import FloatArray
 
-__all__ = ["same_kind", "sign_columns", "signs", "two_labels"]
+__all__ = ["same_kind", "sign_columns", "signs", "two_labels", "value_columns"]
 
 
 def two_labels(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -66,6 +66,20 @@ def sign_columns(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> Floa
     [[-1, -1, 1], [1, -1, -1]]
     """
     return signs((y == classes[1])[:, None] if classes.size == 2 else y[:, None] == classes)
+
+
+def value_columns(y: np.ndarray[Any, Any]) -> FloatArray:
+    """Return the targets of values: a column each; those of a flat array are one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.rows.labels import value_columns
+    >>> value_columns(np.array([1, 2])).tolist()
+    [[1.0], [2.0]]
+    """
+    values = np.asarray(y, dtype=np.float64)
+    return values[:, None] if values.ndim == 1 else values
 
 
 def same_kind(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
+from squaresvm.rows.labels import value_columns
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.search.paths import Path
 from squaresvm.typing import FloatArray, Matrix
@@ -213,24 +215,23 @@ class Judge:
         """Return the score of leave-one-out values of shape (m, k)."""
         if self.scorer is None:
             if self.classes is None:
-                return self._determination(values[:, 0])
+                return self._determination(values)
             return float(np.average(_labels(self.classes, values) == self.y, weights=self.weights))
-        outputs: BaseEstimator = _Regressor(values)
+        outputs: BaseEstimator = _Regressor(values if self.y.ndim == 2 else values[:, 0])
         if self.classes is not None:
             outputs = _Classifier(values, self.classes)
         score = self.scorer(outputs, self.X, self.y, **self._weights())
-        if isinstance(score, bool) or not np.isscalar(score):
+        if isinstance(score, bool) or not isinstance(score, Real):
             raise ValueError(f"scoring must return one number; got {score!r}")
-        return float(score)  # type: ignore[arg-type]
+        return float(score)
 
     def _determination(self, predicted: FloatArray) -> float:
         """Return what ``r2_score`` would: its checks would take longer than the rest of a small search."""
-        share = self.weights / self.weights.sum()
-        total = float(share @ (self.y - share @ self.y) ** 2)
-        left = float(share @ (self.y - predicted) ** 2)
-        if total > 0.0:
-            return 1.0 - left / total
-        return 1.0 if left == 0.0 else 0.0
+        share, y = self.weights / self.weights.sum(), value_columns(self.y)
+        total = share @ (y - share @ y) ** 2
+        left = share @ (y - predicted) ** 2
+        alike = np.where(left == 0.0, 0.0, 1.0)
+        return float(1.0 - np.divide(left, total, out=alike, where=total > 0.0).mean())
 
     def _weights(self) -> dict[str, FloatArray]:
         """Return the weights where there are any and the scorer takes them."""
@@ -267,7 +268,7 @@ class _Outputs(BaseEstimator):
 
 class _Regressor(RegressorMixin, _Outputs):
     def predict(self, X: Any) -> FloatArray:
-        return self._of(X)[:, 0]
+        return self._of(X)
 
 
 class _Classifier(ClassifierMixin, _Outputs):

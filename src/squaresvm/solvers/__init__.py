@@ -18,6 +18,7 @@ from __future__ import annotations
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Progress, Solver
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
+from squaresvm.solvers.decremental import DBLSSVM, DBLSVM, DOLSSVM, DOLSVM, ExplicitInverse
 from squaresvm.solvers.direct import Direct
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.newton import Newton
@@ -28,9 +29,14 @@ from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
 
 __all__ = [
+    "DBLSSVM",
+    "DBLSVM",
+    "DOLSSVM",
+    "DOLSVM",
     "ActiveSet",
     "ConjugateGradient",
     "Direct",
+    "ExplicitInverse",
     "Lagrangian",
     "Newton",
     "PenaltyFlow",

@@ -17,6 +17,7 @@ from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Callback, Solver
 from squaresvm.solvers.block_cg import forecast
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
+from squaresvm.solvers.decremental import ExplicitInverse
 from squaresvm.solvers.direct import Direct
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.solvers.newton import Newton
@@ -58,6 +59,7 @@ SOLVERS: dict[str, Solver] = {
     solver.name: solver
     for solver in (
         Direct(),
+        ExplicitInverse(),
         ConjugateGradient(),
         TwoSmo(),
         Sumt(),

@@ -11,7 +11,7 @@ from squaresvm.problem.linear import LinearProblem
 from squaresvm.runtime.resources import threads_for_blas
 from squaresvm.solution import Solution
 
-__all__ = ["Direct", "by_sums", "from_sums"]
+__all__ = ["Direct", "by_sums", "from_sums", "refined"]
 
 #: Steps of iterative refinement at most; each costs one product with K.
 _REFINEMENTS = 6
@@ -70,7 +70,7 @@ class Direct:
         operator = problem.operator
         factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
         solution = factor.solve(problem.targets)  # (7), bordered; (12) where K is K W K'.
-        return _refined(problem, solution, tol, lambda found: factor.refine(found, problem.targets))
+        return refined(problem, solution, tol, lambda found: factor.refine(found, problem.targets))
 
 
 def by_sums(problem: LinearProblem, enough: float) -> Solution:
@@ -108,7 +108,7 @@ def from_sums(problem: LinearProblem, factor: MomentsFactor, enough: float) -> S
     return Solution(primal=best.w, bias=best.b, factor=factor)
 
 
-def _refined(
+def refined(
     problem: Problem, solution: Solution, tol: float, refine: Callable[[Solution], Solution]
 ) -> Solution:
     """Return the solution after as many steps of iterative refinement as pay."""

@@ -17,7 +17,7 @@ from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Lagrangian"]
+__all__ = ["Inverse", "Lagrangian"]
 
 _MAX_ITER = 10_000
 #: Times that an iterate within tol, by its own count, may turn out to be above it.
@@ -97,11 +97,21 @@ class Lagrangian:
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
     ) -> Solution:
         """Return the solution of all columns of targets, one after the other."""
+        system = _Linear(problem) if problem.operator.features is not None else _Kernel(problem)
+        return self._fixed_point(problem, system, tol, max_iter, start)
+
+    def solve_with(
+        self, problem: Problem, inverse: Inverse, *, tol: float, max_iter: int | None, start: Solution | None
+    ) -> Solution:
+        """Return the same with inv(Q) at hand, as the decremental paper's (10) does."""
+        return self._fixed_point(problem, _Kernel(problem, inverse), tol, max_iter, start)
+
+    def _fixed_point(
+        self, problem: Problem, system: _System, tol: float, max_iter: int | None, start: Solution | None
+    ) -> Solution:
         limit = _MAX_ITER if max_iter is None else max_iter
         alpha = self._alpha(problem)
         monitor = Monitor(self.callback, self.trace)
-        linear = problem.operator.features is not None
-        system: _System = _Linear(problem) if linear else _Kernel(problem)
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             begin = None if first is None else system.image(column.multipliers(first)[:, 0])
@@ -118,6 +128,14 @@ class Lagrangian:
                 f"alpha must be between 0 and 2 / max(C_i) = {bound:g}, both excluded; got {self.alpha!r}"
             )
         return np.full(problem.n_rows, self.alpha)
+
+
+class Inverse(Protocol):
+    """Whatever applies inv(Q)."""
+
+    def bordered(self, rhs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return beta = inv(Q) rhs, and the bias that belongs to it."""
+        ...
 
 
 class _System(Protocol):
@@ -141,12 +159,14 @@ class _System(Protocol):
 
 
 class _Kernel:
-    """Q of (27) through one Cholesky factor."""
+    """Q of (27) through one Cholesky factor, or through its inverse where that is at hand."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, inverse: Inverse | None = None) -> None:
         operator = problem.operator
         self._problem = problem
-        self._factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
+        if inverse is None:
+            inverse = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
+        self._factor = inverse
         self._z = self._beta = np.zeros(problem.n_rows)
         self._bias = np.zeros(1)
 

@@ -74,7 +74,7 @@ class ArraySource:
         rows = int(self._X.shape[0])
         if rows == 0:
             raise ValueError("X has no rows")
-        if self._y.shape != (rows,):
+        if self._y.ndim not in (1, 2) or self._y.shape[0] != rows:
             raise ValueError(f"y must have one value for each of the {rows} rows of X; got {self._y.shape}")
         if self._weights is not None and self._weights.shape != (rows,):
             raise ValueError(f"sample_weight must have shape ({rows},); got {self._weights.shape}")

@@ -54,7 +54,7 @@ class Block:
     ----------
     X : array or CSR matrix of shape (rows, n_features)
         Features, float64 or float32, finite: a C-contiguous array, or sparse rows in canonical form.
-    y : ndarray of shape (rows,)
+    y : ndarray of shape (rows,), or (rows, k) of k values
         Labels or values as they came, numbers or strings, none missing.
     weights : ndarray of shape (rows,) or None
         Sample weights, finite and not negative; None: all one.
@@ -184,8 +184,10 @@ def _sum_is_finite(values: npt.NDArray[Any]) -> bool:
 
 def _checked_labels(y: Any, rows: int, place: Place) -> npt.NDArray[Any]:
     labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise ValueError(f"{place}: y must have one dimension; got shape {labels.shape}")
+    if labels.ndim != 1 and not (labels.ndim == 2 and labels.shape[1] and labels.dtype.kind in "iuf"):
+        raise ValueError(
+            f"{place}: y must have one dimension, or columns of numbers; got shape {labels.shape}"
+        )
     if labels.shape[0] != rows:
         raise ValueError(f"{place}: {rows} rows of X but {labels.shape[0]} of y")
     missing = _missing(labels)
@@ -197,7 +199,10 @@ def _checked_labels(y: Any, rows: int, place: Place) -> npt.NDArray[Any]:
 
 def _missing(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     if labels.dtype.kind == "f":
-        return np.empty(0, np.intp) if _sum_is_finite(labels) else np.flatnonzero(~np.isfinite(labels))
+        if _sum_is_finite(labels):
+            return np.empty(0, np.intp)
+        finite = np.isfinite(labels)
+        return np.flatnonzero(~(finite if labels.ndim == 1 else finite.all(axis=1)))
     if labels.dtype.kind == "O":
         return np.flatnonzero([_is_missing(value) for value in labels])
     return np.empty(0, np.intp)

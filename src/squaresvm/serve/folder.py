@@ -1,0 +1,145 @@
+"""The folder of models: what is in it is served, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+from squaresvm.serve.failures import RequestError
+from squaresvm.serve.journal import Journal
+from squaresvm.serve.rows import Limits
+from squaresvm.serve.served import ServedModel
+
+__all__ = ["JOURNAL_NAME", "Folder"]
+
+JOURNAL_NAME = ".squaresvm-journal.sqlite"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LOG = logging.getLogger("squaresvm.serve")
+#: Seconds between looks at the folder.
+_LOOK_SECONDS = 1.0
+
+
+class Folder:
+    """All models of a folder and their journal.
+
+    Parameters
+    ----------
+    path : Path
+    limits : Limits
+    save_seconds : float, default=10.0
+        An acknowledged request is in the model file after so many seconds, and out of the journal.
+    save_requests : int, default=256
+        Or after so many requests.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import squaresvm
+    >>> from sklearn.datasets import load_iris
+    >>> from squaresvm.serve.folder import Folder
+    >>> from squaresvm.serve.rows import Limits
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> squaresvm.save(squaresvm.LSSVC().fit(*load_iris(return_X_y=True)), f"{folder.name}/iris.model")
+    >>> models = Folder(Path(folder.name), Limits())
+    >>> models.open_all()
+    >>> models.find("iris").ready_view().rows
+    150
+    >>> models.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self, path: Path, limits: Limits, *, save_seconds: float = 10.0, save_requests: int = 256
+    ) -> None:
+        self._path, self._limits = path, limits
+        self._save_seconds, self._save_requests = save_seconds, save_requests
+        self.journal = Journal(path / JOURNAL_NAME)
+        self.models: dict[str, ServedModel] = {}
+        self._scanning = threading.Lock()
+        self._stopping = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self._is_open = False
+        #: Called with the seconds that each model file took, or None where it could not be written.
+        self.on_snapshot: Callable[[float | None], None] = lambda seconds: None
+
+    def find(self, name: str) -> ServedModel:
+        """Return a model; a RequestError (404) where the folder has none of the name."""
+        found = self.models.get(name)
+        if found is None:
+            raise RequestError(404, "there is no model of this name")
+        return found
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every model can be asked."""
+        return self._is_open and all(model.view is not None for model in list(self.models.values()))
+
+    def open_all(self) -> None:
+        """Read all models and apply what the journal has, then keep watch. Returns when all are ready."""
+        wait(self.scan())
+        self._is_open = True
+        self._keeper = threading.Thread(target=self._keep, name="squaresvm-keeper", daemon=True)
+        self._keeper.start()
+
+    def scan(self) -> list[Future[None]]:
+        """Take up new files and drop those that are gone; return what is being loaded."""
+        with self._scanning:
+            there = {
+                path.name.removesuffix(".model"): path
+                for path in sorted(self._path.glob("*.model"))
+                if _NAME.fullmatch(path.name.removesuffix(".model")) and path.is_file()
+            }
+            for name in set(self.models) - set(there):
+                self.models.pop(name).close()
+            loading = []
+            for name in [name for name in there if name not in self.models]:
+                model = ServedModel(name, there[name], self.journal, self._limits)
+                self.models[name] = model
+                loading.append(model.writer.submit(model.open))
+            return loading
+
+    def _keep(self) -> None:
+        while not self._stopping.wait(_LOOK_SECONDS):
+            try:
+                self.scan()
+                done = [
+                    model.writer.submit(self._look_and_save, model) for model in list(self.models.values())
+                ]
+                wait(done)
+            except (OSError, RuntimeError) as error:  # The folder cannot be read, or a writer has ended.
+                _LOG.warning("the folder cannot be watched: %s", type(error).__name__)
+
+    def _look_and_save(self, model: ServedModel) -> None:
+        model.look()
+        age = time.monotonic() - model.unsaved_since
+        if model.unsaved >= self._save_requests or (model.unsaved and age >= self._save_seconds):
+            self.save(model)
+
+    def save(self, model: ServedModel) -> bool:
+        """Put what is acknowledged into the model file; return whether it is there. Runs in the writer."""
+        start = time.perf_counter()
+        try:
+            if model.snapshot():
+                self.on_snapshot(time.perf_counter() - start)
+        except (OSError, ValueError) as error:
+            # The journal has everything: it is tried again.
+            self.on_snapshot(None)
+            _LOG.warning("model %s cannot be saved for now: %s", model.name, type(error).__name__)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Put everything into the model files and close the journal."""
+        self._stopping.set()
+        if self._keeper is not None:
+            self._keeper.join()
+        models = list(self.models.values())
+        wait([model.writer.submit(self.save, model) for model in models])
+        for model in models:
+            model.close()
+        self.journal.close()

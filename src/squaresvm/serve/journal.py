@@ -1,0 +1,347 @@
+"""The journal: requests that were acknowledged and are not yet in a model file, in one SQLite database.
+
+A request is in the journal, on disk, before it is answered. When a model file has been replaced by one that
+holds the request, the journal forgets what the request brought: SQLite overwrites deleted content with zeros
+(``secure_delete``), and we overwrite what its rollback journal still holds of those pages. What stays is the
+receipt, which has counts and times and neither rows nor ids.
+
+A model file is replaced in three steps, so that a crash between any two of them is understood at the next
+start: its checksum is announced here, the file takes its place, the announcement becomes what is true.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Entry", "Journal", "JournalError", "now"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS models (
+    name TEXT PRIMARY KEY, checksum TEXT, coming TEXT, coming_number INTEGER);
+CREATE TABLE IF NOT EXISTS entries (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, kind TEXT NOT NULL, time TEXT NOT NULL,
+    payload BLOB, idempotency_key TEXT, body_hash BLOB, receipt TEXT NOT NULL, erased TEXT);
+CREATE INDEX IF NOT EXISTS by_model ON entries (model, number);
+CREATE UNIQUE INDEX IF NOT EXISTS by_key ON entries (model, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+"""
+#: Zeros that are written at a time.
+_ZEROS = bytes(2**16)
+
+
+class JournalError(OSError):
+    """The journal cannot be written or read: a full disk, for one. Nothing has been acknowledged."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One request that was acknowledged.
+
+    Parameters
+    ----------
+    number : int
+        Counts the requests of all models.
+    kind : {'learn', 'forget'}
+    time : str
+        When it was applied, UTC.
+    payload : dict or None
+        What it asked for; None once that has been erased.
+    receipt : dict
+        What it was answered with.
+    erased : str or None
+        When the journal forgot the payload.
+    """
+
+    number: int
+    kind: str
+    time: str
+    payload: dict[str, Any] | None
+    receipt: dict[str, Any]
+    erased: str | None
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """The receipt with its number, as it is shown."""
+        return {
+            "number": self.number,
+            "kind": self.kind,
+            "time": self.time,
+            **self.receipt,
+            "erased": self.erased,
+        }
+
+
+class Journal:
+    """The journal of a folder. One process at a time; its methods may be called from any thread.
+
+    Parameters
+    ----------
+    path : Path
+    keep : int, default=10_000
+        Receipts that are kept for each model; what is not yet in a model file is kept in any case.
+
+    Raises
+    ------
+    JournalError
+        If it cannot be opened, or another server has it open.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from squaresvm.serve.journal import Journal
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> journal = Journal(Path(folder.name) / "journal.sqlite")
+    >>> entry = journal.append("iris", "forget", {"ids": [3]}, {"rows": 1}, key="k1", body=b"[3]")
+    >>> [entry.payload for entry in journal.pending("iris")]
+    [{'ids': [3]}]
+    >>> journal.announce("iris", "c0ffee", entry.number)
+    >>> journal.settle("iris")
+    >>> journal.pending("iris"), journal.receipts("iris")[0].receipt
+    ([], {'rows': 1})
+    >>> journal.close(); folder.cleanup()
+    """
+
+    def __init__(self, path: Path, keep: int = 10_000) -> None:
+        self._path, self._keep = path, keep
+        self._lock = threading.Lock()
+        with _told(path):
+            self._database = sqlite3.connect(
+                path, timeout=0.5, check_same_thread=False, isolation_level=None, cached_statements=64
+            )
+            os.chmod(path, 0o600)
+            for pragma in (
+                "locking_mode = EXCLUSIVE",
+                "secure_delete = ON",
+                "journal_mode = PERSIST",
+                "synchronous = FULL",
+                "temp_store = MEMORY",
+            ):
+                self._database.execute(f"PRAGMA {pragma}").fetchall()
+            self._database.executescript(_SCHEMA)
+            self._hash_key = self._secret("bodies")
+
+    def _secret(self, name: str) -> bytes:
+        found = self._database.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()
+        if found is not None:
+            return bytes(found[0])
+        value = secrets.token_bytes(32)
+        self._database.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
+        return value
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """Give the database for one transaction: all of it is on disk at the end, or nothing is."""
+        with self._lock, _told(self._path):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with self._lock, _told(self._path):
+            return self._database.execute(query, values).fetchall()
+
+    # Requests --------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        model: str,
+        kind: str,
+        payload: dict[str, Any],
+        receipt: dict[str, Any],
+        *,
+        key: str | None = None,
+        body: bytes = b"",
+    ) -> Entry:
+        """Put a request on disk; when this returns, it survives whatever happens to the process.
+
+        Parameters
+        ----------
+        model : str
+        kind : {'learn', 'forget'}
+        payload : dict
+            JSON: all that is needed to apply it again.
+        receipt : dict
+            JSON without rows and ids.
+        key : str, optional
+            The caller's name for the request; the same key is not applied twice.
+        body : bytes
+            The request as it came, to tell whether a key is used again for something else.
+
+        Returns
+        -------
+        Entry
+        """
+        time = now()
+        digest = None if key is None else self._hashed(body)
+        texts = json.dumps(payload).encode("ascii"), json.dumps(receipt)
+        with self._change() as database:
+            cursor = database.execute(
+                "INSERT INTO entries (model, kind, time, payload, idempotency_key, body_hash, receipt) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (model, kind, time, texts[0], key, digest, texts[1]),
+            )
+            number = cursor.lastrowid
+        assert number is not None
+        return Entry(number, kind, time, payload, receipt, None)
+
+    def answered(self, model: str, key: str, body: bytes) -> tuple[Entry, bool] | None:
+        """Return what a key was answered with, and whether the body is the same; None for a new key."""
+        found = self._rows(
+            "SELECT number, kind, time, NULL, receipt, erased, body_hash FROM entries "
+            "WHERE model = ? AND idempotency_key = ?",
+            (model, key),
+        )
+        if not found:
+            return None
+        *values, digest = found[0]
+        return _entry(values), hmac.compare_digest(bytes(digest), self._hashed(body))
+
+    def _hashed(self, body: bytes) -> bytes:
+        # Keyed: whoever finds the hash of a short request must not be able to guess what it was.
+        return hmac.new(self._hash_key, body, hashlib.sha256).digest()
+
+    def pending(self, model: str) -> list[Entry]:
+        """Return the requests that are not yet in the model file, in their order."""
+        found = self._rows(
+            "SELECT number, kind, time, payload, receipt, erased FROM entries "
+            "WHERE model = ? AND payload IS NOT NULL ORDER BY number",
+            (model,),
+        )
+        return [_entry(values) for values in found]
+
+    def receipts(self, model: str, most: int = 100, before: int | None = None) -> list[Entry]:
+        """Return the latest receipts, newest first; those with a number below `before`, if it is given."""
+        found = self._rows(
+            "SELECT number, kind, time, NULL, receipt, erased FROM entries "
+            "WHERE model = ? AND number < ? ORDER BY number DESC LIMIT ?",
+            (model, 2**62 if before is None else before, most),
+        )
+        return [_entry(values) for values in found]
+
+    def discard(self, model: str) -> int:
+        """Forget what is not in the model file, unapplied, and which file there was; return how many."""
+        with self._change() as database:
+            count = database.execute(
+                "DELETE FROM entries WHERE model = ? AND payload IS NOT NULL", (model,)
+            ).rowcount
+            database.execute("DELETE FROM models WHERE name = ?", (model,))
+        self._overwrite_leftovers()
+        return count
+
+    # Model files -----------------------------------------------------------------------------------
+
+    def checksums(self, model: str) -> tuple[str | None, str | None]:
+        """Return the checksum of the file that the pending requests follow, and the one announced."""
+        found = self._rows("SELECT checksum, coming FROM models WHERE name = ?", (model,))
+        return (None, None) if not found else (found[0][0], found[0][1])
+
+    def adopt(self, model: str, checksum: str) -> None:
+        """Take a file that somebody put into the folder for what requests follow from now on."""
+        with self._change() as database:
+            database.execute("INSERT OR REPLACE INTO models VALUES (?, ?, NULL, NULL)", (model, checksum))
+
+    def announce(self, model: str, checksum: str, number: int) -> None:
+        """Say that a file with this checksum, which holds all requests up to a number, will come."""
+        with self._change() as database:
+            database.execute(
+                "INSERT INTO models VALUES (?, NULL, ?, ?) ON CONFLICT (name) DO UPDATE "
+                "SET coming = excluded.coming, coming_number = excluded.coming_number",
+                (model, checksum, number),
+            )
+
+    def settle(self, model: str) -> None:
+        """Say that the announced file is in its place, and erase what it holds from the journal."""
+        with self._change() as database:
+            number = database.execute(
+                "SELECT coming_number FROM models WHERE name = ? AND coming IS NOT NULL", (model,)
+            ).fetchone()
+            if number is None:
+                raise ValueError(f"no file of {model!r} was announced")
+            database.execute(
+                "UPDATE entries SET payload = NULL, erased = ? "
+                "WHERE model = ? AND number <= ? AND payload IS NOT NULL",
+                (now(), model, number[0]),
+            )
+            database.execute(
+                "UPDATE models SET checksum = coming, coming = NULL, coming_number = NULL WHERE name = ?",
+                (model,),
+            )
+            oldest = database.execute(
+                "SELECT number FROM entries WHERE model = ? ORDER BY number DESC LIMIT 1 OFFSET ?",
+                (model, self._keep),
+            ).fetchone()
+            if oldest is not None:
+                database.execute(
+                    "DELETE FROM entries WHERE model = ? AND number <= ? AND payload IS NULL",
+                    (model, oldest[0]),
+                )
+        self._overwrite_leftovers()
+
+    def _overwrite_leftovers(self) -> None:
+        """Write zeros over SQLite's rollback journal: after a transaction it still holds pages as they were.
+
+        Its header is zero then, which is how SQLite marks it as void, so that nobody reads the rest.
+        """
+        with self._lock, _told(self._path):
+            try:
+                handle = os.open(f"{self._path}-journal", os.O_WRONLY)
+            except FileNotFoundError:
+                return
+            try:
+                left = os.fstat(handle).st_size
+                while left > 0:
+                    left -= os.write(handle, _ZEROS[:left])
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._database.close()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn errors of the database into one that names the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if "locked" in str(error):
+            raise JournalError(f"{path}: another server has this folder open") from None
+        raise JournalError(f"{path}: {error}") from None
+    except OSError as error:
+        if isinstance(error, JournalError):
+            raise
+        raise JournalError(f"{path}: {error.strerror}") from None
+
+
+def _entry(values: Any) -> Entry:
+    number, kind, time, payload, receipt, erased = values
+    return Entry(
+        number, kind, time, None if payload is None else json.loads(payload), json.loads(receipt), erased
+    )
+
+
+def now() -> str:
+    """Return the time, UTC, in milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,364 @@
+"""One model that is served: read by everybody at once, changed by one request after the other.
+
+A change goes through three hands in this order: the model says what it would lead to (and may refuse), the
+journal puts it on disk, and only then it takes its place and is answered. Where the disk is full nothing has
+changed, and where the process is killed the journal has what was answered.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import squaresvm
+from squaresvm.estimators.requests import Proposal, Updating
+from squaresvm.files import Event, History, Record, with_columns
+from squaresvm.files.container import checksum
+from squaresvm.models.ownership import REQUESTS
+from squaresvm.pages.report import Report, examine
+from squaresvm.readers import Table
+from squaresvm.runtime.atomic import locked, remove_leftovers, replacing
+from squaresvm.serve.failures import RequestError, first_line
+from squaresvm.serve.journal import Entry, Journal, now
+from squaresvm.serve.rows import Limits, columns_of, held_ids, labels_for, list_in, rows_for, table_of
+from squaresvm.serve.view import Answer, View
+from squaresvm.typing import FloatArray, IntArray
+
+__all__ = ["ServedModel"]
+
+#: Characters of an idempotency key at most.
+_LONGEST_KEY = 200
+
+
+class ServedModel:
+    """A model of the folder.
+
+    Parameters
+    ----------
+    name : str
+    path : Path
+        Its file.
+    journal : Journal
+    limits : Limits
+    """
+
+    def __init__(self, name: str, path: Path, journal: Journal, limits: Limits) -> None:
+        self.name, self.path = name, path
+        self._journal, self._limits = journal, limits
+        self._model: Any = None
+        self._seen: tuple[int, ...] | None = None
+        #: What predictions are made from; replaced whole.
+        self.view: View | None = None
+        #: Why the model cannot be served; None where it can.
+        self.fault: str | None = None
+        #: Requests that are in the journal and not in the file, and since when the first of them is.
+        self.unsaved, self.unsaved_since = 0, 0.0
+        #: All changes of this model happen here.
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix=f"squaresvm-{name}")
+        self._report: tuple[View, Report] | None = None
+
+    # Files and the journal -------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Read the file and apply what the journal has beyond it. Runs in the writer."""
+        self._staging.unlink(missing_ok=True)
+        try:
+            remove_leftovers(self.path)
+            self._seen = _signature(self.path)
+            model = squaresvm.load(self.path)
+            if not hasattr(model, "predict"):
+                raise ValueError(f"holds a {type(model).__name__}, which does not predict")
+            self._follow_journal(model)
+        except (ValueError, OSError) as error:
+            self._fail(first_line(error))
+
+    def _follow_journal(self, model: Any) -> None:
+        found = checksum(self.path)
+        assert found is not None
+        known, coming = self._journal.checksums(self.name)
+        if found == coming:
+            self._journal.settle(self.name)  # The server ended after the file had taken its place.
+        pending = self._journal.pending(self.name)
+        if found not in (known, coming):
+            if pending:
+                raise ValueError(self._replaced(len(pending)))
+            self._journal.adopt(self.name, found)
+        self._model = model
+        for entry in pending:
+            self._repeat(entry)
+        self.unsaved, self.unsaved_since = len(pending), time.monotonic()
+        self._publish(pending[-1].number if pending else 0)
+        self.fault = None
+
+    def _repeat(self, entry: Entry) -> None:
+        """Apply a request that was acknowledged before."""
+        assert entry.payload is not None
+        with REQUESTS:
+            change = self._propose(entry.kind, entry.payload)
+            change.put_in_place(entry.time)
+        self._model = change.model
+
+    def _replaced(self, count: int) -> str:
+        return (
+            f"somebody has replaced the file, and {count} acknowledged requests are not in it: put the "
+            f"former file back, or run squaresvm serve with --discard {self.name}"
+        )
+
+    def _fail(self, reason: str) -> None:
+        self.view, self._model, self._report, self.fault = None, None, None, reason
+
+    def _publish(self, number: int) -> None:
+        with REQUESTS:
+            self.view = View.of(self._model, number)
+
+    def look(self) -> None:
+        """Notice that somebody has replaced the file. Runs in the writer."""
+        if self._seen == _signature(self.path):
+            return
+        if self.unsaved and self._model is not None:
+            self._fail(self._replaced(self.unsaved))
+            self._seen = _signature(self.path)
+            return
+        self.open()
+
+    @property
+    def _staging(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.next")
+
+    def snapshot(self) -> bool:
+        """Put all acknowledged requests into the model file, then out of the journal. Runs in the writer.
+
+        Returns
+        -------
+        bool
+            Whether there was anything to do.
+
+        Raises
+        ------
+        OSError
+            If the disk is full, for one: file and journal stay as they are.
+        """
+        if not self.unsaved or self._model is None or self.view is None:
+            return False
+        try:
+            squaresvm.save(self._model, self._staging)
+            digest = checksum(self._staging)
+            assert digest is not None
+            self._journal.announce(self.name, digest, self.view.number)
+            with locked(self.path):
+                if self._seen != _signature(self.path):
+                    self.look()
+                    return False
+                with replacing(self.path) as file:
+                    file.write(self._staging.read_bytes())
+            self._seen = _signature(self.path)
+            self._journal.settle(self.name)
+        finally:
+            self._staging.unlink(missing_ok=True)
+        self.unsaved = 0
+        if self._has_unused_levels():
+            self._model = squaresvm.load(self.path)  # The file has no columns for them any more.
+        self._publish(self.view.number)
+        return True
+
+    def _has_unused_levels(self) -> bool:
+        """Return whether columns stand for levels that only forgotten rows had."""
+        preparation = Record.of(self._model).preparation
+        if preparation is None:
+            return False
+        return preparation.without_unused_levels(self._model._state.rows.X)[1].size < preparation.n_columns
+
+    # Requests that change the model ----------------------------------------------------------------
+
+    def change(self, kind: str, request: dict[str, Any], key: str | None, body: bytes) -> tuple[Entry, bool]:
+        """Learn or forget rows; when this returns, the request is on disk and in place. Runs in the writer.
+
+        Parameters
+        ----------
+        kind : {'learn', 'forget'}
+        request : dict
+        key : str or None
+            Idempotency key.
+        body : bytes
+            The request as it came.
+
+        Returns
+        -------
+        entry : Entry
+        is_repeated : bool
+            Whether the key was answered before: nothing has changed now.
+        """
+        if key is not None:
+            if not key or len(key) > _LONGEST_KEY:
+                raise RequestError(400, f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
+            before = self._journal.answered(self.name, key, kind.encode() + b" " + body)
+            if before is not None:
+                if not before[1]:
+                    raise RequestError(422, "this Idempotency-Key was used for another request")
+                return before[0], True
+        self.check_changeable()
+        payload: dict[str, Any] = {
+            name: request[name] for name in ("records", "labels", "ids") if name in request
+        }
+        with REQUESTS:
+            change = self._propose(kind, payload)
+            hashed = kind.encode() + b" " + body
+            entry = self._journal.append(self.name, kind, payload, change.receipt, key=key, body=hashed)
+            change.put_in_place(entry.time)
+            self._model = change.model
+            self.view = View.of(self._model, entry.number)
+        if not self.unsaved:
+            self.unsaved_since = time.monotonic()
+        self.unsaved += 1
+        return entry, False
+
+    def check_changeable(self) -> None:
+        """Raise a RequestError unless rows can be learned and forgotten."""
+        if self.fault is not None or self.view is None:
+            raise RequestError(503, f"the model cannot be served: {self.fault or 'it is being loaded'}", 5)
+        if not self.view.can_change:
+            raise RequestError(409, "this model keeps no rows that requests could change: it only predicts")
+
+    def _propose(self, kind: str, payload: dict[str, Any]) -> _Change:
+        try:
+            return self._learning(payload) if kind == "learn" else self._forgetting(payload)
+        except KeyError as error:
+            raise RequestError(422, first_line(error)) from None
+        except (ValueError, TypeError, OverflowError) as error:
+            raise RequestError(422, first_line(error)) from None
+
+    def _learning(self, payload: dict[str, Any]) -> _Change:
+        records = list_in(payload, "records", self._limits)
+        labels = list_in(payload, "labels", self._limits)
+        ids = None if payload.get("ids") is None else list_in(payload, "ids", self._limits)
+        if len(labels) != len(records) or (ids is not None and len(ids) != len(records)):
+            raise RequestError(422, "'records', 'labels' and 'ids' must be of equal length")
+        model, table = self._model, table_of(records, self._limits)
+        preparation, stored = columns_of(model), Record.of(model).preparation
+        if stored is not None and isinstance(table, Table):
+            new = [level for level in stored.unknown_levels(table) if level[1]]
+            if new:
+                preparation, sources = stored.with_levels(new)
+                stored = preparation
+                model = with_columns(model, sources)
+        X = rows_for(table, preparation, model.n_features_in_)
+        y = labels_for(model, labels)
+        names = None if ids is None else held_ids(model, ids)
+        start, bare = time.perf_counter(), model._copy()
+        known = bare.__dict__.pop("feature_names_in_", None)  # The columns are in order by their names.
+        proposal = bare._propose_learn(X, y, None, names)
+        if known is not None:
+            proposal.estimator.feature_names_in_ = known
+        history = _brought(Record.of(self._model).history, len(records))
+        return _Change(model, proposal, len(records), Record(history, stored), start)
+
+    def _forgetting(self, payload: dict[str, Any]) -> _Change:
+        model = self._model
+        names = held_ids(model, list_in(payload, "ids", self._limits))
+        positions = model._state.rows.ids.positions(names)
+        start = time.perf_counter()
+        proposal = model._propose_forget(names)
+        record = Record.of(model)
+        history = _forgot(record.history, positions)
+        return _Change(model, proposal, int(positions.size), Record(history, record.preparation), start)
+
+    # Questions that take longer than a prediction --------------------------------------------------
+
+    def ready_view(self) -> View:
+        """Return the model as it is now; a RequestError (503) where it cannot be served."""
+        view = self.view
+        if view is None:
+            raise RequestError(503, f"the model cannot be served: {self.fault or 'it is being loaded'}", 5)
+        return view
+
+    def report(self, most: int = 25) -> tuple[View, Report]:
+        """Return what leaving each row out says of the model as it is now. Runs in the writer."""
+        view = self.ready_view()
+        if not view.can_change:
+            raise RequestError(409, "this model keeps no rows to judge it by")
+        if self._report is None or self._report[0] is not view:
+            self._report = view, examine(self._model, most)
+        return self._report
+
+    def judged(self, view: View, X: FloatArray) -> tuple[View, Answer, FloatArray]:
+        """Return a model, and its labels and calibrated probabilities. Runs in the writer.
+
+        The first after a change leaves each row out.
+        """
+        current = self.view
+        if current is not None and current.preparation == view.preparation and current.width == view.width:
+            view = current
+        return view, view.answer(X), view.estimator.predict_proba(X)
+
+    def close(self) -> None:
+        """Let the writer end."""
+        self.writer.shutdown(wait=True, cancel_futures=True)
+
+
+class _Change:
+    """What a request leads to, until it is in place."""
+
+    def __init__(self, model: Updating, proposal: Proposal, rows: int, record: Record, start: float) -> None:
+        self.model = model
+        self._proposal, self._rows, self._record = proposal, rows, record
+        self._seconds = time.perf_counter() - start
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        """What the request is answered with, as JSON: counts, and neither rows nor ids."""
+        receipt, trial = self._proposal.receipt, self._proposal.estimator
+        if receipt is None:
+            certificate = trial.certificate_
+            facts = {
+                "residual": float(certificate.residual),
+                "checked": int(trial._state.n_rows),
+                "sampled": False,
+                "refactored": False,
+                "seconds": self._seconds,
+            }
+        else:
+            facts = {
+                "residual": float(receipt.residual),
+                "checked": int(receipt.checked),
+                "sampled": bool(receipt.sampled),
+                "refactored": bool(receipt.refactored),
+                "seconds": float(receipt.seconds),
+            }
+        return {"rows": self._rows, "remaining": int(trial._state.n_rows), **facts}
+
+    def put_in_place(self, at: str) -> None:
+        """Make the model what the request asks for."""
+        self.model._adopt_proposal(self._proposal)
+        events = self._record.history.events
+        last = replace(events[-1], time=f"{at[:19]}+00:00")
+        replace(self._record, history=History((*events[:-1], last))).attach(self.model)
+
+
+def _brought(history: History, count: int) -> History:
+    """Return the history with rows that were learned: on one day, learning again adds to the same line."""
+    events = history.events
+    if events and events[-1].action == "learn" and events[-1].time[:10] == now()[:10]:
+        last = events[-1]
+        return History((*events[:-1], Event("learn", last.time, last.rows + count, last.left + count)))
+    return history.brought("learn", count)
+
+
+def _forgot(history: History, positions: IntArray) -> History:
+    """Return the history without rows that left: requests to forget that follow each other are one line."""
+    *before, last = history.forgot(positions).events
+    if before and before[-1].action == "forget" and before[-1].time[:10] == last.time[:10]:
+        last = replace(last, rows=before.pop().rows + last.rows)
+    return History((*before, last))
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is replaced."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

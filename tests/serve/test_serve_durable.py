@@ -1,0 +1,214 @@
+"""What was answered survives, and what was forgotten is gone from file and journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn")
+
+import squaresvm
+from squaresvm.serve.folder import JOURNAL_NAME, Folder
+from squaresvm.serve.journal import Journal, JournalError
+from squaresvm.serve.rows import Limits
+from support.server import Client, serving
+
+MARK = 1234567.8125  # Exact in binary, and in no other row.
+NAMES = ("Zeltmark77", str(MARK), f"{MARK:.4f}")
+
+
+def marks_in(folder):
+    """Return the files that hold the marked row, as text or as a number."""
+    needles = [name.encode() for name in NAMES] + [np.float64(MARK).tobytes()]
+    needles += [NAMES[0].encode("utf-32-le")]  # As NumPy writes text.
+    files = [path for path in folder.iterdir() if path.is_file()]
+    return [path.name for path in files if any(needle in path.read_bytes() for needle in needles)]
+
+
+def opened(folder, **options):
+    models = Folder(folder, Limits(), save_seconds=1e9, **options)
+    models.open_all()
+    return models
+
+
+def change(models, kind, request, key=None):
+    model = models.find("clouds")
+    return model.writer.submit(model.change, kind, request, key, repr(request).encode()).result()
+
+
+MARKED = {"records": [[MARK, 0.0, 1.0]], "labels": [1], "ids": [NAMES[0]]}
+
+
+def test_the_journal_forgets(folder):
+    with serving(folder, save_seconds=0.1) as client:
+        assert client.post("/models/clouds/learn", MARKED, idempotency_key="a").status == 200
+        assert marks_in(folder)
+        number = client.post("/models/clouds/forget", {"ids": [NAMES[0]]}).json["number"]
+        end = time.monotonic() + 20
+        while client.get("/models/clouds/receipts").json["receipts"][0]["erased"] is None:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        receipt = client.get("/models/clouds/receipts").json["receipts"][0]
+        assert receipt["number"] == number
+        assert marks_in(folder) == []
+    assert marks_in(folder) == []
+
+
+def test_what_is_not_yet_saved_is_applied_again(folder, clouds):
+    X, _ = clouds
+    models = opened(folder)
+    change(models, "learn", MARKED)
+    change(models, "forget", {"ids": ["p1", "p2"]})
+    before = models.find("clouds").view.answer(X)
+    models.journal.close()  # Nothing else is closed: the process is gone.
+    again = opened(folder)
+    found = again.find("clouds")
+    assert found.view.rows == 89
+    assert found.unsaved == 2
+    np.testing.assert_allclose(found.view.answer(X).decision, before.decision, rtol=1e-10, atol=1e-10)
+    again.close()
+    assert squaresvm.load(folder / "clouds.model").ids_.size == 89
+
+
+@pytest.mark.parametrize("step", ["announce", "replace", "settle"])
+def test_a_crash_at_each_step_of_saving(folder, monkeypatch, step):
+    models = opened(folder)
+    change(models, "forget", {"ids": ["p1"]})
+    crash = RuntimeError("killed")
+
+    def killed(*arguments, **options):
+        raise crash
+
+    if step == "replace":
+        monkeypatch.setattr("squaresvm.serve.served.replacing", killed)
+    else:
+        monkeypatch.setattr(models.journal, step, killed)
+    model = models.find("clouds")
+    with pytest.raises(RuntimeError, match="killed"):
+        model.writer.submit(model.snapshot).result()
+    models.journal.close()
+    monkeypatch.undo()
+    again = opened(folder)
+    found = again.find("clouds")
+    assert found.view.rows == 89  # Forgotten once, wherever the crash was.
+    assert found.unsaved == (0 if step == "settle" else 1)
+    again.close()
+    assert squaresvm.load(folder / "clouds.model").ids_.size == 89
+
+
+def test_a_full_disk_changes_nothing(folder, monkeypatch, clouds):
+    X, _ = clouds
+    with serving(folder) as client:
+        before = client.post("/models/clouds/predict", {"records": X.tolist()}).json
+
+        def full(*arguments, **options):
+            raise JournalError("database or disk is full")
+
+        monkeypatch.setattr(Journal, "append", full)
+        refused = client.post("/models/clouds/forget", {"ids": ["p1"]})
+        after = client.post("/models/clouds/predict", {"records": X.tolist()}).json
+        monkeypatch.undo()
+        done = client.post("/models/clouds/forget", {"ids": ["p1"]})
+    assert refused.status == 507
+    assert "retry-after" in refused.headers
+    assert before == after
+    assert done.json["remaining"] == 89
+
+
+def test_a_file_that_cannot_be_written_stays_in_the_journal(folder, monkeypatch):
+    models = opened(folder)
+    change(models, "forget", {"ids": ["p1"]})
+    model = models.find("clouds")
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("squaresvm.serve.served.replacing", full)
+    assert model.writer.submit(models.save, model).result() is False
+    assert model.unsaved == 1
+    monkeypatch.undo()
+    assert model.writer.submit(models.save, model).result() is True
+    assert (model.unsaved, model.fault) == (0, None)
+    models.close()
+
+
+def test_a_file_that_somebody_replaces_is_taken(folder, clouds):
+    X, y = clouds
+    models = opened(folder)
+    squaresvm.save(squaresvm.LSSVC().fit(X[:50], y[:50]), folder / "clouds.model", overwrite=True)
+    model = models.find("clouds")
+    model.writer.submit(model.look).result()
+    assert model.view.rows == 50
+    models.close()
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_replaced_file_never_drops_an_acknowledged_request_in_silence(folder, clouds, running):
+    X, y = clouds
+    models = opened(folder)
+    change(models, "forget", {"ids": ["p1"]})
+    if not running:
+        models.journal.close()
+    squaresvm.save(squaresvm.LSSVC().fit(X[:50], y[:50]), folder / "clouds.model", overwrite=True)
+    if running:
+        model = models.find("clouds")
+        model.writer.submit(model.look).result()
+        models.close()
+    else:
+        models = opened(folder)
+        model = models.find("clouds")
+        models.close()
+    assert model.view is None
+    assert "1 acknowledged request" in model.fault
+    journal = Journal(folder / JOURNAL_NAME)
+    assert journal.discard("clouds") == 1
+    journal.close()
+    models = opened(folder)
+    assert models.find("clouds").view.rows == 50
+    models.close()
+
+
+def test_one_server_a_folder(folder):
+    models = opened(folder)
+    with pytest.raises(JournalError, match="another server"):
+        Journal(folder / JOURNAL_NAME)
+    models.close()
+
+
+def test_damaged_files_and_odd_names_do_not_stop_the_others(folder):
+    (folder / "broken.model").write_bytes(b"squaresvm model\n" + bytes(100))
+    (folder / "..model").write_bytes(b"")
+    (folder / "a b.model").write_bytes(b"")
+    models = opened(folder)
+    assert sorted(models.models) == ["broken", "clouds"]
+    assert models.find("broken").fault is not None
+    assert not models.is_ready
+    models.close()
+
+
+def test_kill_9(folder):
+    """Kill a real server right after an answer; the next has what was answered."""
+    command = [sys.executable, "-m", "squaresvm", "serve", str(folder), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        client = Client(int(line.split("127.0.0.1:")[1].split("/")[0]))
+        client.wait_until_ready()
+        assert client.post("/models/clouds/learn", MARKED).status == 200
+        assert client.post("/models/clouds/forget", {"ids": ["p5"]}).json["remaining"] == 90
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    assert squaresvm.load(folder / "clouds.model").ids_.size == 90  # As it was: all else is in the journal.
+    models = opened(folder)
+    held = models.find("clouds").view.estimator.ids_.tolist()
+    models.close()
+    assert NAMES[0] in held
+    assert "p5" not in held
