@@ -20,7 +20,7 @@ from squaresvm.cli.places import check_page_place
 from squaresvm.cli.requests import forget, learn, predict
 from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train
-from squaresvm.cli.verify import verify
+from squaresvm.cli.verify import receipts, verify
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.rows.labels import sign_columns
@@ -260,7 +260,7 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, learn, forget, inspect, verify, serve, bench, demo):
+for command in (train, predict, learn, forget, inspect, verify, receipts, serve, bench, demo):
     app.command()(command)
 
 

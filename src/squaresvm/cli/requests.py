@@ -167,6 +167,9 @@ def forget(
         Path | None,
         typer.Option("--ids-file", help="A file with one id a line, in place of --ids.", show_default=False),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Take the residual of every remaining row for the receipt.")
+    ] = False,
     factor: Annotated[
         bool, typer.Option("--factor", help="Store the factor: a larger file, whose first request is fast.")
     ] = False,
@@ -187,7 +190,7 @@ def forget(
         try:
             positions = model._state.rows.ids.positions(names)
             with printer.working(f"Forgetting {len(names)} rows"):
-                receipt = model.forget(names)
+                receipt = model.forget(names, verify=verify)
         except KeyError as error:
             raise BadInputError(f"{model_path}: {error.args[0]}") from None
         except ValueError as error:
