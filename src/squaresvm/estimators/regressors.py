@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.left_out import probes_of
@@ -27,7 +26,7 @@ from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
-from squaresvm.rows import Rows, canonical_csr
+from squaresvm.rows import Rows
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
@@ -257,12 +256,12 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         with REQUESTS:
             state = self._holding("predict_interval")
             centre = self._decision(state, X)
-            probes = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+            probes = self._checked_queries(X)
             residuals = state.problem.targets - state.leave_one_out()
             weights = state.rows.weights[state.held]
             ends = np.empty((*centre.shape, 2))
             for part in row_blocks(centre.shape[0], state.held.size):
-                reached = reach(state.problem, state.current_solution, probes_of(state, probes[part]))
+                reached = reach(*state.judged, probes_of(state, probes[part]))
                 for j, column in enumerate(residuals.T):
                     ends[part, j] = jackknife_plus(centre[part, j], reached, column, weights, float(coverage))
         return ends[:, 0] if state.is_flat else ends

@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import squaresvm
 from squaresvm.estimators.requests import Proposal, Updating
 from squaresvm.evidence.log import Log, now
@@ -22,6 +24,7 @@ from squaresvm.files.container import checksum
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.pages.report import Report, examine
 from squaresvm.readers import Table
+from squaresvm.readers.preparation import PreparedRows
 from squaresvm.runtime.atomic import locked, remove_leftovers, replacing
 from squaresvm.serve.failures import RequestError, first_line
 from squaresvm.serve.journal import Entry, Journal
@@ -324,7 +327,7 @@ class ServedModel:
         current = self.view
         if current is not None and current.preparation == view.preparation and current.width == view.width:
             view = current
-        return view, view.answer(X), view.estimator.predict_proba(X)
+        return view, view.answer(X), view.estimator.predict_proba(np.asarray(X).view(PreparedRows))
 
     def close(self) -> None:
         """Let the writer end."""
