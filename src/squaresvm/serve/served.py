@@ -116,6 +116,7 @@ class ServedModel:
             change = self._propose(entry.kind, entry.payload)
             change.put_in_place(entry.time)
             # The chain says of the request what was answered then.
+            assert change.model._log is not None
             change.model._log = _as_answered(change.model._log, entry)
         self._model = change.model
 
