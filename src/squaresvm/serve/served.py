@@ -244,9 +244,7 @@ class ServedModel:
     def _propose(self, kind: str, payload: dict[str, Any]) -> _Change:
         try:
             return self._learning(payload) if kind == "learn" else self._forgetting(payload)
-        except KeyError as error:
-            raise RequestError(422, first_line(error)) from None
-        except (ValueError, TypeError, OverflowError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise RequestError(422, first_line(error)) from None
 
     def _learning(self, payload: dict[str, Any]) -> _Change:
