@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -258,6 +259,25 @@ class Updating(LeavingOut):
             self._log = log = log_of(self._log, self._state.n_rows)
             self._log = log.sealed(lambda: facts_of(self, log.key))
             return self._log.receipts()
+
+    def sign_receipts(self, path: str | os.PathLike[str]) -> Self:
+        """Sign all receipts that are not signed yet, with Ed25519; needs the extra ``sign``.
+
+        Parameters
+        ----------
+        path : path-like
+            File with a private key, which :func:`squaresvm.evidence.signatures.new_key` makes.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            _ = self.receipts_
+            assert self._log is not None
+            self._log = self._log.signed(path)
+        return self
 
     def prove_absence(self, name: Hashable) -> AbsenceProof:
         """Return a short proof that no row with an id is held, under the commitment of the last receipt.
