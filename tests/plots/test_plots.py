@@ -453,7 +453,7 @@ def test_paths_of_what_has_none():
     X, y = data()
     with pytest.raises(TypeError, match=r"a model with C_path \(RLSSVC, LagrangianSVC\); got LSSVC"):
         CPathDisplay.from_estimator(LSSVC().fit(X, y))
-    with pytest.raises(ValueError, match="Cs goes with a model that has C_path"):
+    with pytest.raises(ValueError, match="Cs can be given only for a model with C_path"):
         CPathDisplay.from_estimator(search(), [1.0])
     with pytest.raises(ValueError, match=r"must be over C, once; its parameters are \['gamma'\]"):
         CPathDisplay.from_estimator(GridSearchCV(LSSVC(), {"gamma": [0.1, 1.0]}, cv=2).fit(X, y))

@@ -24,7 +24,7 @@ _AREA_WITHOUT, _MIN_AREA, _MAX_AREA = 3.0, 8.0, 110.0
 
 
 class DecisionRegionDisplay:
-    """Where a classifier of two features says what, its margins, and the rows that it rests on.
+    """Predicted class over two features, with the margins and the support vectors.
 
     Make it by `from_estimator`.
 

@@ -114,7 +114,7 @@ class LooCalibrationDisplay(CalibrationDisplay):
         pos_label : label, optional
             Class whose probability is judged. By default the second of two; of more, whichever is predicted.
         fixed_set : bool, default=True
-            For the squared hinge, take the support rows as given in place of solving again for each; see
+            For the squared hinge, hold the support vectors fixed in place of solving again for each; see
             ``loo_decision_function``.
         ax : matplotlib Axes, optional
             Its room is shared by curve and histogram. A new figure by default.
