@@ -6,6 +6,9 @@ but the record: the same estimator, fitted on those rows, with the numbers that 
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -203,3 +206,14 @@ class History:
             assert error <= 100 * EPS * self.condition()
         certificate = self.model.certificate_
         assert certificate.status in ("converged", "precision"), certificate
+
+
+def pickled(model):
+    """Return a model as a pickle, without its receipts: they have times, and hashes under a random key."""
+    other = copy.copy(model)
+    inner = other.__dict__.get("estimator_", other)
+    if inner is not other:  # A Window.
+        inner = other.estimator_ = copy.copy(inner)
+    count = None if inner._log is None else inner._log.count
+    inner._log = None
+    return count, pickle.dumps(other)
