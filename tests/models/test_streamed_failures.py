@@ -246,10 +246,10 @@ def test_the_squared_hinge_has_no_sums():
 @pytest.mark.parametrize(
     ("rows_given", "labels", "message"),
     [
-        (X, Y, "no model"),
-        (np.vstack([X, X]), np.tile(Y, 2), "no model"),
+        (X, Y, "none would remain"),
+        (np.vstack([X, X]), np.tile(Y, 2), "none would remain"),
         (X[Y == 1.0], Y[Y == 1.0], "none of class"),
-        (X[:3], np.array([0.0, 1.0, 9.0]), "know no class"),
+        (X[:3], np.array([0.0, 1.0, 9.0]), "fitted without class"),
         (X[:3, :2], Y[:3], "features"),
         (np.full((2, N), np.nan), Y[:2], "NaN"),
     ],
