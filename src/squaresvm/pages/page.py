@@ -40,7 +40,7 @@ th { color: var(--soft); font-weight: 500; } tr:last-child td { border-bottom: 0
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 11px; }
 .confusion { width: auto; } .confusion td, .confusion tbody th { text-align: right; }
 .confusion td { padding: .45rem .7rem; border: 2px solid var(--card); border-radius: 6px; min-width: 4.5rem; }
-.confusion small { display: block; color: var(--soft); }
+.confusion small { display: block; opacity: .8; } .confusion tbody th { border: 0; }
 .confusion .hit { background: color-mix(in srgb, var(--good) calc(var(--share) * 45%), transparent); }
 .confusion .miss { background: color-mix(in srgb, var(--warn) calc(var(--share) * 90%), transparent); }
 .bars { display: grid; gap: .35rem; } .bar { display: grid; align-items: center; gap: .7rem;
