@@ -155,11 +155,11 @@ def confusion(classes: Sequence[str], counts: IntArray, text: str) -> str:
     answer = f"{wrong} of {counts.sum()} rows are classified wrongly."
     off = counts - np.diag(np.diag(counts))
     if wrong:
-        i, j = np.unravel_index(int(off.argmax()), off.shape)
+        i, j = divmod(int(off.argmax()), len(classes))
         answer += f" The most frequent error: {classes[i]} predicted as {classes[j]}, {off[i, j]} times."
     if len(classes) > _MOST_CLASSES:
         pairs = np.argsort(-off, axis=None, kind="stable")[:_MOST_CLASSES]
-        places = [np.unravel_index(int(pair), off.shape) for pair in pairs]
+        places = [divmod(pair, len(classes)) for pair in pairs.tolist()]
         lines = [[classes[i], classes[j], str(off[i, j])] for i, j in places if off[i, j]]
         return _section(
             "Confusion matrix", f"{answer} {text}", _plain(["actual", "predicted", "rows"], lines)
