@@ -438,7 +438,7 @@ def test_damage_anywhere_in_a_checkpoint_has_one_message(tmp_path):
         except ValueError as error:
             message = str(error)
         if found is None:
-            assert message.endswith("delete it to start anew")
+            assert message.endswith("delete it to start again")
             refused += 1
         else:
             assert sorted(found) == sorted(held)

@@ -312,11 +312,11 @@ def test_many_classes_are_judged_by_what_was_predicted():
     model = LSSVC(C=2.0, gamma=0.5).fit(X, y)
     p = refitted_probabilities(model, X, y)
     display = LooCalibrationDisplay.from_estimator(model, n_bins=3)
-    true, mean = calibration_curve(p.argmax(axis=1) == y, p.max(axis=1), n_bins=3)
+    true, mean = calibration_curve(p.argmax(axis=1) == y, p.max(axis=1), n_bins=3, strategy="quantile")
     np.testing.assert_allclose(display.prob_true, true, rtol=1e-8)
     np.testing.assert_allclose(display.prob_pred, mean, rtol=1e-8)
     one = LooCalibrationDisplay.from_estimator(model, n_bins=3, pos_label=2)
-    true, mean = calibration_curve(y == 2, p[:, 2], n_bins=3)
+    true, mean = calibration_curve(y == 2, p[:, 2], n_bins=3, strategy="quantile")
     np.testing.assert_allclose(one.prob_true, true, rtol=1e-8)
     np.testing.assert_allclose(one.prob_pred, mean, rtol=1e-8)
 
