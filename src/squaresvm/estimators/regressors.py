@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.left_out import probes_of
@@ -27,7 +26,7 @@ from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
-from squaresvm.rows import Rows, canonical_csr
+from squaresvm.rows import Rows
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
@@ -257,7 +256,7 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         with REQUESTS:
             state = self._holding("predict_interval")
             centre = self._decision(state, X)
-            probes = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+            probes = self._checked_queries(X)
             residuals = state.problem.targets - state.leave_one_out()
             weights = state.rows.weights[state.held]
             ends = np.empty((*centre.shape, 2))
