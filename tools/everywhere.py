@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 #: Environments and logs; nothing in it is worth keeping.
 PLACE = ROOT / ".everywhere"
-EXTRAS = "dask,plot,cli,test"
+EXTRAS = "dask,plot,serve,test"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: The oldest dependencies are those of the oldest Python: their wheels know no later one.
 OLDEST = PYTHONS[0]

@@ -10,9 +10,10 @@ from squaresvm._version import __version__
 
 if TYPE_CHECKING:
     from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+    from squaresvm.evidence.absence import AbsenceProof, check_absence
+    from squaresvm.evidence.receipt import Receipt, check_chain
     from squaresvm.features import Nystrom
     from squaresvm.files import load, save
-    from squaresvm.judging.receipt import Receipt
     from squaresvm.judging.robust import Robust
     from squaresvm.meta.one_vs_one import OneVsOne
     from squaresvm.meta.pruning import prune
@@ -29,6 +30,7 @@ __all__ = [
     "LSSVR",
     "LSSVRCV",
     "RLSSVC",
+    "AbsenceProof",
     "Certificate",
     "LagrangianSVC",
     "Nystrom",
@@ -41,6 +43,8 @@ __all__ = [
     "Verdict",
     "Window",
     "__version__",
+    "check_absence",
+    "check_chain",
     "load",
     "locked",
     "prune",
@@ -55,7 +59,8 @@ _MODULES = {
     "estimators": ("LSSVC", "LSSVR", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"),
     "features": ("Nystrom",),
     "files": ("load", "save"),
-    "judging.receipt": ("Receipt",),
+    "evidence.absence": ("AbsenceProof", "check_absence"),
+    "evidence.receipt": ("Receipt", "check_chain"),
     "judging.robust": ("Robust",),
     "meta.one_vs_one": ("OneVsOne",),
     "meta.pruning": ("prune",),

@@ -345,7 +345,7 @@ def load_or_refuse(path, raw):
         model = squaresvm.load(path)
     except ModelFileError as error:
         return len(str(error).splitlines()) == 1
-    assert isinstance(model, squaresvm.Nystrom) or rows_held(model) >= 1
+    assert isinstance(model, squaresvm.Nystrom) or rows_held(getattr(model, "estimator_", model)) >= 1
     return False
 
 

@@ -53,7 +53,8 @@ def test_a_plain_model_has_no_new_parts(tmp_path):
     X, y = data("binary", M, seed=0)
     again(LSSVC().fit(X, y), tmp_path)
     names = "squaresvm estimator parameters settings n_features feature_names sparse labels_are_objects ids "
-    names += "arrivals solver reason n_iter outcome factor window preparation history arrays certificate"
+    names += "arrivals solver reason n_iter outcome factor window preparation history arrays certificate "
+    names += "receipts"
     assert set(header_of(tmp_path)) == set(names.split())
 
 

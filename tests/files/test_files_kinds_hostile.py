@@ -43,8 +43,8 @@ class TestEveryKind:
 
     def test_everything_in_the_header_is_needed(self, folder, kinds, name):
         header, body = forged.opened(kinds[name])
-        # Files of earlier versions have no certificate, and claim nothing.
-        for key in header.keys() - {"arrays", "squaresvm", "search", "stream", "certificate"}:
+        # Files of earlier versions have no certificate and no receipts, and claim nothing.
+        for key in header.keys() - {"arrays", "squaresvm", "search", "stream", "certificate", "receipts"}:
             less = {other: value for other, value in header.items() if other != key}
             assert refusal(folder, forged.sealed(less, body)) == (
                 f"does not describe a model: '{key}' is missing"

@@ -105,8 +105,10 @@ def test_triangular_solve(side, transpose, count, block_size):
     assert np.array_equal(buffer, fresh)
 
 
-def test_gram_update_adds_to_the_lower_triangle():
-    a = np.asfortranarray(np.random.default_rng(2).normal(size=(M, 6)))
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gram_update_adds_to_the_lower_triangle(transposed):
+    a = np.random.default_rng(2).normal(size=(M, 6))
+    a = np.ascontiguousarray(a) if transposed else np.asfortranarray(a)
     buffer, part = in_a_buffer(definite())
     before = buffer.copy()
     expected = np.tril(part - 0.5 * a @ a.T)

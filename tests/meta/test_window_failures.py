@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
 from squaresvm import LSSVC, Window
-from support.histories import N_COLUMNS, loo_values, precomputed_kernel
+from support.histories import N_COLUMNS, loo_values, pickled, precomputed_kernel
 from support.streams import Stream, every_model, ways
 
 NAN = np.full((1, N_COLUMNS), np.nan)
@@ -106,7 +104,7 @@ class TestEveryModel:
         width = touched.kept.size + 1 if kernel == "precomputed" else N_COLUMNS
         with pytest.raises(ValueError, match="NaN"):
             touched.window.learn(np.full((1, width), np.nan), good_labels(touched, 1), **times(touched, 1))
-        assert pickle.dumps(touched.window) == pickle.dumps(twin.window)
+        assert pickled(touched.window) == pickled(twin.window)
 
 
 class TestTimes:

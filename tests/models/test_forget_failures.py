@@ -5,7 +5,6 @@ Each test makes two models by the same steps, sends the failing request to one, 
 
 from __future__ import annotations
 
-import pickle
 import warnings
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm import LSSVC, RLSSVC
 from support import histories
-from support.histories import PLAIN, PROBES, History, data, precomputed_kernel, values
+from support.histories import PLAIN, PROBES, History, data, pickled, precomputed_kernel, values
 
 #: (estimator, kernel): each kind of step that a request can take.
 SUBJECTS = [
@@ -54,7 +53,7 @@ def assert_same(touched, twin):
     assert values(touched.model, X).tobytes() == values(twin.model, X).tobytes()
     assert touched.model.n_features_in_ == twin.model.n_features_in_
     assert touched.model.certificate_ == twin.model.certificate_
-    assert pickle.dumps(touched.model) == pickle.dumps(twin.model)
+    assert pickled(touched.model) == pickled(twin.model)
     touched.forget([touched.ids[3]])
     touched.assert_as_if_never_seen()
 
@@ -273,7 +272,7 @@ def test_a_warning_that_is_an_error(method):
         getattr(touched, method)(*arguments)
     assert values(touched, PROBES).tobytes() == values(twin, PROBES).tobytes()
     assert touched.certificate_ == twin.certificate_
-    assert pickle.dumps(touched) == pickle.dumps(twin)
+    assert pickled(touched) == pickled(twin)
 
 
 def test_an_interrupted_repair_is_made_up_for(monkeypatch):

@@ -242,3 +242,38 @@ def test_hostile_bytes_end_in_a_request_error(view, body):
             attempt()
         except RequestError as error:
             assert 400 <= error.status < 500  # noqa: PT017
+
+
+def test_the_playground_refuses_what_it_cannot_play(tmp_path):
+    good = {"estimator": "LSSVC", "kernel": "rbf", "C": 1, "gamma": 1, "A": 1}
+    bad = [
+        {"action": "?"},
+        {"action": ["add"]},
+        {"action": "add"},
+        {"action": "add", "points": [7]},
+        {"action": "add", "points": [{"x": 2, "y": 0, "label": 1}]},
+        {"action": "add", "points": [{"x": 0, "y": 0, "label": 2}]},
+        {"action": "add", "points": [{"x": 0, "y": 0, "label": 1}] * 401},
+        {"action": "remove", "id": 0},
+        {"action": "move", "id": [0]},
+        {"action": "sample", "name": ["moons"]},
+        {"action": "set", **good, "estimator": ["LSSVC"]},
+        {"action": "set", **good, "kernel": {}},
+        {"action": "set", **good, "C": 0},
+        {"action": "set", **good, "gamma": True},
+    ]
+    with serving(tmp_path) as client:
+        for body in bad:
+            reply = client.post("/play/board", body)
+            assert 400 <= reply.status < 500, body
+        assert client.ask("POST", "/play/board", b"{}", {"content-type": "text/plain"}).status == 415
+        board = client.post("/play/board", {"action": "sample", "name": "four points"}).json
+        assert len(board["points"]) == 4
+        for estimator in ("LSSVC", "RelaxedLSSVC", "ProximalSVC", "LagrangianSVC", "RLSSVC"):
+            for kernel in ("rbf", "laplacian", "poly", "linear"):
+                settings = {**good, "board": board["board"], "estimator": estimator, "kernel": kernel}
+                assert client.post("/play/board", {"action": "set", **settings}).json["model"]["grid"] == 49
+                move = {"action": "move", "board": board["board"], "id": 1, "x": 0.1, "y": 0.9}
+                assert client.post("/play/board", move).status == 200
+                check = client.post("/play/board", {"action": "check", "board": board["board"]}).json["check"]
+                assert check["difference"] < 1e-5, (estimator, kernel)

@@ -222,3 +222,43 @@ def test_what_the_server_says_of_itself(folder):
     assert 'squaresvm_rows_changed_total{kind="forget"} 1.0' in metrics
     assert 'squaresvm_rows_held{model="clouds"} 89.0' in metrics
     assert json.dumps(description).count("#/components/schemas/Forget") == 1
+
+
+def test_mlflow_hands_frames_to_the_preparation(table):
+    pandas = pytest.importorskip("pandas")
+    from squaresvm.serve.pyfunc import _load_pyfunc
+
+    frame = pandas.read_csv(table / "people.csv")
+    model = _load_pyfunc(table / "people.model")
+    with serving(table) as client:
+        csv = (table / "people.csv").read_bytes()
+        expected = client.ask("POST", "/models/people/predict", csv, {"content-type": "text/csv"}).json
+    assert model.predict(frame[["town", "label", "age"]]).tolist() == expected["predictions"]
+    assert model.predict(frame, params={"probabilities": True}).shape == (60, 2)
+    with pytest.raises(ValueError, match="no column 'town'"):
+        model.predict(frame[["age"]])
+    with pytest.raises(ValueError, match="send records with names"):
+        model.predict(np.zeros((2, 3)))
+
+
+def test_a_model_through_mlflow(table, tmp_path_factory):
+    mlflow = pytest.importorskip("mlflow.pyfunc")
+    pandas = pytest.importorskip("pandas")
+    place = tmp_path_factory.mktemp("mlflow") / "people"
+    mlflow.save_model(place, loader_module="squaresvm.serve.pyfunc", data_path=str(table / "people.model"))
+    found = mlflow.load_model(str(place)).predict(
+        pandas.DataFrame({"town": ["Ulm", "Bonn"], "age": [41, 58.5]})
+    )
+    assert list(found) == ["well", "sick"]
+
+
+def test_the_history_in_the_file_stays_short(folder):
+    with serving(folder, save_seconds=0.1) as client:
+        for number in range(12):
+            row = {"records": [[0.1 * number, 1, 2]], "labels": [1], "ids": [f"h{number}"]}
+            assert client.post("/models/clouds/learn", row).status == 200
+            if number % 3:
+                assert client.post("/models/clouds/forget", {"ids": [f"h{number}"]}).status == 200
+    history = squaresvm.files.Record.of(squaresvm.load(folder / "clouds.model")).history
+    lines = [(event.action, event.rows, event.left) for event in history.events]
+    assert sorted(lines) == [("forget", 8, 0), ("learn", 12, 4), ("save", 90, 90)]

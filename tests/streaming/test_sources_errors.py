@@ -26,8 +26,10 @@ def read(source):
 
 @pytest.fixture(autouse=True)
 def no_threads_left():
+    before = set(threading.enumerate())
     yield
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("squaresvm")]
+    left = set(threading.enumerate()) - before
+    assert not [thread for thread in left if thread.name.startswith("squaresvm")]
 
 
 def blocks(change=None, count=10):

@@ -6,6 +6,9 @@ but the record: the same estimator, fitted on those rows, with the numbers that 
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -216,3 +219,14 @@ def begin(name, kernel, kind=None, m=24, **parameters):
     if kernel != "precomputed":  # Kernel values of such rows are not kept there.
         weights[[7, 10]] = 0.0
     return History(estimator(name, kernel, **parameters), kernel, X, y, weights)
+
+
+def pickled(model):
+    """Return a model as a pickle, without its receipts: they have times, and hashes under a random key."""
+    other = copy.copy(model)
+    inner = other.__dict__.get("estimator_", other)
+    if inner is not other:  # A Window.
+        inner = other.estimator_ = copy.copy(inner)
+    count = None if inner._log is None else inner._log.count
+    inner._log = None
+    return count, pickle.dumps(other)

@@ -165,7 +165,9 @@ def new_rows(path: Path, model: Any) -> tuple[Any, Data]:
     new = preparation.unknown_levels(table)
     if new:
         preparation, sources = preparation.with_levels(new)
+        history = Record.of(model).history
         model = with_columns(model, sources)
+        Record(history, preparation).attach(model)  # Rows are hashed by the names of their columns.
     y = (
         _values(table, preparation.label)
         if regression

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from sklearn.utils.validation import (
 
 from squaresvm.estimators.attributes import FittedAttributes
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
+from squaresvm.estimators.receipts import begun, log_of
+from squaresvm.evidence.log import Log
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.models.fit_log import FitListener, FitListeners, FitLog
 from squaresvm.models.model import Model, Settings, weigh
@@ -58,6 +61,8 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     _proximal: ClassVar[bool] = False
     #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
+    #: The receipts of the model; None where it came from elsewhere without any.
+    _log: Log | None = None
     #: Who is told how a fit goes, while it does.
     _tasks: FitTasks | None = None
 
@@ -126,6 +131,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             return self._fit_source(X, y, sample_weight, ids, checkpoint)
         if checkpoint is not None:
             raise ValueError("checkpoint goes with a source: rows in memory are fitted faster than written")
+        start = time.perf_counter()
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
         trial._tasks = FitTasks.of(self, X, y, sample_weight)
@@ -138,6 +144,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             operator = _precomputed(rows, settings)
             rows = replace(rows, base=np.empty((rows.count, 0)))
         trial._state = trial._trained(rows, settings, operator)
+        trial._log = begun(trial._state, time.perf_counter() - start)
         self._adopt(trial)
         return self
 
@@ -149,6 +156,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
                 f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
                 "features in front: MappedSource(source, Nystrom(...).fit(some_rows))"
             )
+        start = time.perf_counter()
         choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()
         trial._tasks = FitTasks.of(self, source, None, None)
@@ -161,6 +169,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         if log is not None:
             log.began(trial._state.solver, trial._state.reason)
             log.ended(trial._state.certificate)
+        trial._log = begun(trial._state, time.perf_counter() - start)
         trial.__dict__.pop("feature_names_in_", None)
         trial.n_features_in_ = source.n_features
         if source.feature_names is not None:
@@ -176,6 +185,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
+        start = time.perf_counter()
         with REQUESTS:
             trial = self._copy()
             trial._check_parameters()
@@ -186,6 +196,8 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             if settings.kernel is None:
                 operator, claim = _same_kernel(state, rows, settings), Claim(state.claim)
             trial._state = trial._trained(rows, settings, operator, claim)
+            log = log_of(self._log, state.n_rows)
+            trial._log = begun(trial._state, time.perf_counter() - start, log)
             claim.commit()
             self._adopt(trial)
         return self
@@ -272,6 +284,11 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
 
     def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return y
+
+    def _kept_of_rows(self) -> list[str]:
+        """Return, in words, what the model has of rows that may have left, beside the numbers of its fit."""
+        preparation = getattr(self._record, "preparation", None)
+        return [] if preparation is None else preparation.kept_of_rows()
 
     def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float] | None:
         return None

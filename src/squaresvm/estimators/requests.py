@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.left_out import LeavingOut
-from squaresvm.judging.receipt import Receipt
+from squaresvm.estimators.receipts import facts_of, hashes_of, log_of, moved_since_fit, tree_of, written
+from squaresvm.evidence.absence import AbsenceProof
+from squaresvm.evidence.hashes import id_hash
+from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
 from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS, Claim
@@ -23,7 +26,7 @@ from squaresvm.models.train import train
 from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.rows import Rows, canonical_csr
-from squaresvm.runtime.arguments import check_flag
+from squaresvm.runtime.arguments import check_flag, check_positive
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, Matrix
 
@@ -81,14 +84,29 @@ class Updating(LeavingOut):
 
     def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
         """Return what `learn` leads to; the lock is held until it is in place or given up."""
-        state = self._state
-        return self._proposed(state.learn(self._new_rows(state, X, y, sample_weight, ids)))
+        start, state = time.perf_counter(), self._state
+        update = state.learn(self._new_rows(state, X, y, sample_weight, ids))
+        return self._proposed(state, update, "learn", start)
 
-    def _proposed(self, update: Update, receipt: Receipt | None = None) -> Proposal:
+    def _proposed(
+        self, before: Model, update: Update, kind: str, start: float, names: tuple[Hashable, ...] = ()
+    ) -> Proposal:
+        """Return the proposal of an update, with the receipt of its request."""
         if not update.sampled:
             warn_unless_converged(update.model)
-        trial = self._copy()
-        trial._take(update.model)
+        trial, after = self._copy(), update.model
+        trial._take(after)
+        log = log_of(self._log, before.n_rows)
+        trial._log, receipt = written(
+            log,
+            kind,
+            update,
+            (before.n_rows, after.n_rows),
+            _hashes(log.key, before, after, names, self._record),
+            time.perf_counter() - start,
+            names,
+            _lost(before, after),
+        )
         return Proposal(trial, update.commit, receipt)
 
     def _adopt_proposal(self, proposal: Proposal) -> None:
@@ -165,14 +183,18 @@ class Updating(LeavingOut):
         with REQUESTS:
             proposal = self._propose_forget(ids, bool(verify))
             self._adopt_proposal(proposal)
-        assert proposal.receipt is not None
-        return replace(proposal.receipt, seconds=time.perf_counter() - start)
+            receipt = proposal.receipt
+            assert receipt is not None
+            if verify:
+                sealed = self.receipts_[-1]
+                return sealed.but(ids=receipt.ids, classes_gone=receipt.classes_gone)
+        return receipt.but(seconds=time.perf_counter() - start)
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
         """Return what `forget` leads to; the lock is held until it is in place or given up."""
         start, before = time.perf_counter(), self._state
         update, names = before.forget(ids, verify=verify)
-        proposal = self._proposed(update, receipt_of(update, names, before, time.perf_counter() - start))
+        proposal = self._proposed(before, update, "forget", start, names)
         proposal.estimator._drop_results()
         return proposal
 
@@ -203,8 +225,10 @@ class Updating(LeavingOut):
         with REQUESTS:
             before = self._state
             update = before.forget_rows(self._new_rows(before, X, y, sample_weight))
-            self._adopt_proposal(self._proposed(update))
-        return receipt_of(update, tuple(range(update.rows)), before, time.perf_counter() - start)
+            proposal = self._proposed(before, update, "forget", start)
+            self._adopt_proposal(proposal)
+        assert proposal.receipt is not None
+        return proposal.receipt.but(ids=tuple(range(update.rows)), rows=update.rows)
 
     def _take(self, model: Model) -> None:
         self._state = model
@@ -223,6 +247,80 @@ class Updating(LeavingOut):
             self._state = self._state.flushed()
         return self
 
+    # Evidence ------------------------------------------------------------------------------------------
+
+    @property
+    def receipts_(self) -> tuple[Receipt, ...]:
+        """The receipts of all requests since `fit`, sealed: see :class:`squaresvm.Receipt`."""
+        self._fitted("receipts_")
+        with REQUESTS:
+            self._log = log = log_of(self._log, self._state.n_rows)
+            self._log = log.sealed(lambda: facts_of(self, log.key))
+            return self._log.receipts()
+
+    def prove_absence(self, name: Hashable) -> AbsenceProof:
+        """Return a short proof that no row with an id is held, under the commitment of the last receipt.
+
+        Parameters
+        ----------
+        name : hashable
+            The id.
+
+        Returns
+        -------
+        AbsenceProof
+            For :func:`squaresvm.check_absence`.
+
+        Raises
+        ------
+        ValueError
+            If the id is held, or the model keeps no rows.
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            rows, _ = self._holding("a proof of absence").rows, self.receipts_
+            assert self._log is not None
+            key = self._log.key
+            tree = tree_of(key, rows, hashes_of(key, rows, record=self._record))
+        try:
+            return tree.prove_absence(id_hash(key, name))
+        except ValueError:
+            raise ValueError(f"a row with id {name!r} is held") from None
+
+    def refit_due(self, share: float = 0.1) -> tuple[str, ...]:
+        """Return which numbers that were taken from all rows would move by more than a share.
+
+        They are 'gamma' (``gamma='scale'``), 'class_weight' (``'balanced'``), and columns that the command
+        line has scaled, by their mean and deviation in deviations. Forgetting is exact given these numbers;
+        where one has moved far, rows that are gone still have a say through it, and `refit` ends that.
+
+        Parameters
+        ----------
+        share : float, default=0.1
+
+        Returns
+        -------
+        tuple of str
+            Empty, and so false, where none has moved so far.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from squaresvm import LSSVC
+        >>> X, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+        >>> model = LSSVC().fit(X, y)
+        >>> _ = model.forget([6, 7, 8, 9])
+        >>> model.refit_due(), model.refit().refit_due()
+        (('gamma',), ())
+        """
+        check_is_fitted(self)
+        check_positive("share", share)
+        with REQUESTS:
+            _, moved = moved_since_fit(self)
+        columns = moved.pop("columns", {})
+        found = {**moved, **{name: max(map(abs, values)) for name, values in columns.items()}}
+        return tuple(name for name, value in found.items() if value is None or abs(value) > share)
+
     def __copy__(self) -> Self:
         """Return a model that goes its own way: requests to one leave the other as it is."""
         other = self._copy()
@@ -239,23 +337,25 @@ class Updating(LeavingOut):
             return super().__getstate__()
 
 
-def receipt_of(update: Update, names: tuple[Hashable, ...], before: Model, seconds: float) -> Receipt:
-    """Return the receipt of a request that is in place."""
-    lost: tuple[Hashable, ...] = ()
-    now = update.model.classes
-    if before.classes is not None and now is not None and now is not before.classes:
-        lost = tuple(np.setdiff1d(before.classes, now).tolist())
-    return Receipt(
-        ids=names,
-        remaining=update.model.n_rows,
-        residual=update.residual,
-        sampled=update.sampled,
-        refactored=update.refactored,
-        seconds=seconds,
-        classes_gone=lost,
-        rows=update.rows,
-        checked=update.checked,
-    )
+def _hashes(
+    key: bytes, before: Model, after: Model, names: tuple[Hashable, ...], record: Any
+) -> tuple[bytes, ...]:
+    """Return the hashes of rows that leave, or else of those that came; none where rows are not held."""
+    if not isinstance(before, State) or not isinstance(after, State):
+        return ()
+    held = before.rows
+    if not names:
+        return hashes_of(key, after.rows, np.arange(held.count, after.rows.count), record=record)
+    ids = held.ids
+    places = ids.positions(names) if ids.arrivals is None else np.searchsorted(ids.values, np.array(names))
+    return hashes_of(key, held, places, record=record)
+
+
+def _lost(before: Model, after: Model) -> tuple[Hashable, ...]:
+    """Return the classes whose last row has left."""
+    if before.classes is None or after.classes is None or after.classes is before.classes:
+        return ()
+    return tuple(np.setdiff1d(before.classes, after.classes).tolist())
 
 
 def _check_weights(sample_weight: npt.ArrayLike | None, X: Matrix) -> FloatArray:

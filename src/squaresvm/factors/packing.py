@@ -14,8 +14,9 @@ __all__ = ["is_in_order", "packed", "unpacked"]
 
 
 def is_in_order(factor: CholeskyFactor) -> bool:
-    """Return whether a factor can be packed: it is current, waits for nothing, and has row i in slot i."""
-    settled = factor.is_current and factor.signs.size == 0 and not factor.is_shifted
+    """Return whether a factor can be packed: current, of one form, settled, row i in slot i."""
+    whole = factor.is_current and factor.inverse.form != Form.SPLIT
+    settled = whole and factor.signs.size == 0 and not factor.is_shifted
     return settled and np.array_equal(factor.slots, np.arange(factor.extent))
 
 

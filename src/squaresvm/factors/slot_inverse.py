@@ -1,4 +1,4 @@
-"""inv(K + diag(1/C)) over the slots of a kernel store: as a Cholesky factor, or as the inverse itself."""
+"""inv(K + diag(1/C)) over the slots of a kernel store: a Cholesky factor that becomes the inverse itself."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from enum import StrEnum
 
 import numpy as np
 
-from squaresvm.linalg.blas import gram_update, symmetric_product
+from squaresvm.linalg.blas import gram_update
 from squaresvm.linalg.lapack import (
     cholesky_in_place,
     cholesky_with_jitter,
     inverse_columns,
-    invert_cholesky_in_place,
     solve_triangular_in_place,
+)
+from squaresvm.linalg.split_inverse import (
+    columns_of_split,
+    invert_further,
+    share_done,
+    solve_split,
+    split_after,
 )
 from squaresvm.operators import KernelStore
 from squaresvm.runtime.resources import row_blocks
@@ -28,6 +34,11 @@ _STRIP = 128
 #: Requests that are answered from a Cholesky factor, two triangular solves each, before it is worth its
 #: inversion, after which the columns are there to read.
 _PATIENCE = 4
+#: Share of the inversion that comes with each request from then on, so that none of them has to wait for all
+#: of it. A whole inversion takes half as long again as a fit.
+_SHARE = 1 / 20
+#: Columns that are inverted at once in any case: parting them would save nobody a wait.
+_LEAST = 96
 #: Diagonal of H in an empty slot: its inverse is nothing beside any number that matters.
 _NOTHING = 1e300
 
@@ -37,6 +48,7 @@ class Form(StrEnum):
 
     NOTHING = "nothing"
     CHOLESKY = "Cholesky factor"
+    SPLIT = "inverse up to some slot, Cholesky factor from there on"
     INVERSE = "inverse"
 
 
@@ -52,8 +64,11 @@ class SlotInverse:
     size : int
         Slots that the room covers. A Cholesky factor serves any leading part of them as well.
     form : Form
-        NOTHING while a repair is under way; after an interrupted one that stays, and whoever needs the
-        factor builds it anew from K.
+        NOTHING while the room is written; where that was interrupted it stays, and whoever needs the factor
+        builds it anew from K.
+    split : int
+        Slot up to which the room holds an inverse, see :mod:`squaresvm.linalg.split_inverse`. It moves
+        without a change of what the room stands for, so views and corrections need not know.
     version : int
         Counts repairs. A view made before a repair no longer fits.
     pending : ndarray of shape (capacity, 2 * PENDING_LIMIT)
@@ -66,7 +81,7 @@ class SlotInverse:
         # Not `self`: store and factor would keep each other, and their memory, until the collector runs.
         self._lease = object()
         self.form = Form.NOTHING
-        self.size = 0
+        self.size = self.split = 0
         self.version = 0
         self.jitter = 0.0
         self._served = 0
@@ -102,7 +117,7 @@ class SlotInverse:
 
     def restore(self, form: Form, triangle: FloatArray, jitter: float) -> None:
         """Take a lower triangle, column by column, for what the room holds over all slots."""
-        if form == Form.NOTHING:
+        if form not in (Form.CHOLESKY, Form.INVERSE):
             raise ValueError("a factor must be a Cholesky factor or an inverse")
         size = self.store.size
         self.store.tenant = self._lease
@@ -114,32 +129,26 @@ class SlotInverse:
             raise ValueError("a factor must have a positive diagonal")
         self.size, self.jitter, self.form = size, jitter, form
 
+    def _split_within(self, extent: int) -> int:
+        """Return up to which of `extent` slots the room holds an inverse."""
+        if self.form == Form.INVERSE:
+            return extent
+        return self.split if self.form == Form.SPLIT else 0
+
     def solve(self, rhs: FloatArray, extent: int) -> FloatArray:
         """Return what the room stands for over `extent` slots, times rhs; zero in slots behind them."""
-        room = self.store.room(extent)
         out = np.zeros(rhs.shape, order="F")
-        if self.form == Form.INVERSE:
-            out[:extent] = symmetric_product(room, rhs[:extent], lower=True)
-            return out
-        part = np.array(rhs[:extent], order="F")
-        solve_triangular_in_place(room, part)
-        solve_triangular_in_place(room, part, transpose=True)
-        out[:extent] = part
+        out[:extent] = rhs[:extent]
+        solve_split(self.store.room(extent), self._split_within(extent), out[:extent])
         return out
 
     def columns(self, slots: IntArray, size: int, extent: int) -> FloatArray:
         """Return columns of what the room stands for over `extent` slots, of shape (size, k)."""
-        room, within = self.store.room(extent), np.flatnonzero(slots < extent)
-        if self.form == Form.CHOLESKY and extent == size:
-            return _inverse_columns(room, slots)
-        out = np.zeros((size, slots.size), order="F")
-        if self.form == Form.INVERSE:
-            for position in within:
-                slot = slots[position]
-                out[:slot, position] = room[slot, :slot]
-                out[slot:extent, position] = room[slot:, slot]
-            return out
-        out[:extent, within] = _inverse_columns(room, slots[within])
+        room, split = self.store.room(extent), self._split_within(extent)
+        if extent == size:
+            return columns_of_split(room, split, slots)
+        out, within = np.zeros((size, slots.size), order="F"), np.flatnonzero(slots < extent)
+        out[:extent, within] = columns_of_split(room, split, slots[within])
         return out
 
     def half_columns(self, slots: IntArray, extent: int) -> FloatArray:
@@ -156,17 +165,30 @@ class SlotInverse:
         return self.pending
 
     def serve(self, extent: int) -> None:
-        """Note a request; invert the Cholesky factor once they have become many."""
+        """Note a request; once they have become many, go a step further towards the inverse with each."""
         self._served += 1
-        if self.form == Form.CHOLESKY and self._served > _PATIENCE:
-            self.invert(extent)
+        if self.form != Form.INVERSE and self._served > _PATIENCE:
+            stop = split_after(extent, self._split_within(extent), _SHARE, _LEAST)
+            self._invert_to(stop, extent)
 
     def invert(self, extent: int) -> None:
-        """Turn the Cholesky factor into the inverse, in place. What it stands for stays the same."""
+        """Turn what is left of the Cholesky factor into the inverse, in place."""
+        if self.form != Form.INVERSE:
+            self._invert_to(extent, extent)
+
+    def _invert_to(self, stop: int, extent: int) -> None:
+        """Move the split to `stop`. What the room stands for stays the same."""
         self.settled_pending()
-        self.form = Form.NOTHING
-        invert_cholesky_in_place(self.store.room(extent))
-        self.form, self.size = Form.INVERSE, extent
+        split, self.form = self._split_within(extent), Form.NOTHING
+        invert_further(self.store.room(extent), split, stop)
+        self.split, self.size = stop, extent
+        self.form = Form.SPLIT if stop < extent else Form.INVERSE
+
+    @property
+    def is_half_inverted(self) -> bool:
+        """Whether less is left of the inversion than a new Cholesky factor would cost, half of it."""
+        started = self.form == Form.SPLIT and share_done(self.size, self.split) >= 0.5
+        return started or self.form == Form.INVERSE
 
     def half_solve(self, rhs: FloatArray) -> FloatArray:
         """Return inv(L) rhs."""
@@ -196,8 +218,7 @@ class SlotInverse:
 
     def repair(self, columns: FloatArray, signs: FloatArray, alive: BoolArray, extent: int) -> None:
         """Work corrections into the inverse, all at once, and wipe the slots that are empty."""
-        if self.form == Form.CHOLESKY:
-            self.invert(extent)
+        self.invert(extent)
         self.form = Form.NOTHING
         self.version += 1
         size = alive.size
@@ -227,7 +248,8 @@ class SlotInverse:
         blocks of columns need no second m x m matrix.
         """
         room = self.store.room(extent)
-        if self.form == Form.INVERSE:
+        if self.form != Form.CHOLESKY:
+            self.invert(extent)
             return np.diagonal(room).copy()
         diagonal = np.empty(extent)
         for columns in row_blocks(extent, extent):
@@ -277,13 +299,6 @@ class SlotInverse:
         self.reserve(size)
         self.pending[:size, start:stop] = columns
         self.pending[size:, start:stop] = 0.0
-
-
-def _inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
-    """Return columns of inv(L L')."""
-    out = inverse_columns(lower, columns)
-    solve_triangular_in_place(lower, out, transpose=True)
-    return out
 
 
 def _zero(room: FloatArray, slots: IntArray) -> None:

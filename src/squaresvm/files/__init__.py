@@ -36,6 +36,7 @@ name                           what
 ``window``                     null, or the ``size`` of a `Window`; its ``times`` are an array
 ``preparation``                null, or how the command line made rows from columns of a table
 ``history``                    [action, time, rows, rows left] of each request
+``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model
 =============================  =============================================================
 
 ``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights changed them.
@@ -83,6 +84,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
 from squaresvm.estimators.requests import Updating
+from squaresvm.evidence.log import Log
 from squaresvm.files import container
 from squaresvm.files.container import ModelFileError
 from squaresvm.files.kinds import check_kind, decode_kind, encode_kind, rows_held
@@ -154,7 +156,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
         times = {} if model.times_ is None else {"times": model.times_}
     check_kind(inner)
     check_is_fitted(inner)
-    record = Record.of(model)
+    record, receipts = Record.of(model), _receipts(inner)
     if record.preparation is not None:
         inner, record = _pruned(inner, record.preparation, record.history)
     header, arrays = encode_kind(inner, factor=factor)
@@ -163,6 +165,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
         "window": window,
         "preparation": None if record.preparation is None else record.preparation.to_json(),
         "history": record.history.of(rows_held(inner)).to_json(),
+        "receipts": receipts,
     }
     with locked(path):
         if not overwrite:
@@ -219,6 +222,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         record = Record(history, _preparation(header, model), (os.path.realpath(path), digest))
         if record.history.held != rows_held(model):
             raise ValueError("its history does not account for its rows")
+        _take_receipts(header, model)
         held = _windowed(header, arrays, model)
     except KeyError as error:
         raise ModelFileError(f"{path}: does not describe a model: {error} is missing") from None
@@ -226,6 +230,23 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ModelFileError(f"{path}: does not describe a model: {_one_line(error)}") from None
     record.attach(held)
     return held
+
+
+def _receipts(inner: Any) -> dict[str, Any] | None:
+    """Return the sealed receipts of what has some."""
+    if not hasattr(inner, "receipts_"):
+        return None
+    _ = inner.receipts_
+    found: dict[str, Any] = inner._log.to_json()
+    return found
+
+
+def _take_receipts(header: dict[str, Any], model: Any) -> None:
+    said = header.get("receipts")  # Not in files of earlier versions.
+    if said is not None:
+        if not hasattr(type(model), "receipts_"):
+            raise ValueError("it has receipts, which its kind of model has no use for")
+        model._log = Log.from_json(said)
 
 
 def _one_line(error: Exception) -> str:

@@ -1,1 +1,1 @@
-"""What can be said of a model: leave-one-out values, probabilities, intervals, receipts."""
+"""What can be said of a model: leave-one-out values, probabilities, intervals."""

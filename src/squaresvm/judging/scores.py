@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,9 @@ class Judge:
         if self.classes is not None:
             outputs = _Classifier(values, self.classes)
         score = self.scorer(outputs, self.X, self.y, **self._weights())
-        if isinstance(score, bool) or not np.isscalar(score):
+        if isinstance(score, bool) or not isinstance(score, Real):
             raise ValueError(f"scoring must return one number; got {score!r}")
-        return float(score)  # type: ignore[arg-type]
+        return float(score)
 
     def _determination(self, predicted: FloatArray) -> float:
         """Return what ``r2_score`` would: its checks would take longer than the rest of a small search."""

@@ -88,26 +88,17 @@ def gram_update(c: FloatArray, a: FloatArray, alpha: float = 1.0) -> None:
     ----------
     c : ndarray of shape (m, m)
     a : ndarray of shape (m, k)
+        It may be the transpose of a column-major part.
     alpha : float, default=1.0
     """
     if a.size == 0:
         return
     if c.shape != (a.shape[0], a.shape[0]):
         raise ValueError(f"shapes {c.shape} and {a.shape} do not fit")
-    pa, lda = matrix(a)
+    flag, pa, lda = _operand(a)
     pc, ldc = matrix(c)
-    routine("dsyrk")(
-        char("L"),
-        char("N"),
-        integer(c.shape[0]),
-        integer(a.shape[1]),
-        real(alpha),
-        pa,
-        lda,
-        real(1.0),
-        pc,
-        ldc,
-    )
+    extents = (integer(c.shape[0]), integer(a.shape[1]))
+    routine("dsyrk")(char("L"), ctypes.byref(flag), *extents, real(alpha), pa, lda, real(1.0), pc, ldc)
 
 
 def multiply_add(c: FloatArray, a: FloatArray, b: FloatArray, alpha: float = 1.0) -> None:
@@ -178,6 +169,10 @@ def product(a: FloatArray, b: FloatArray) -> FloatArray:
     return out
 
 
+#: Columns up to which S is read once for each of them: a product of matrices copies all of S first.
+_FEW_COLUMNS = 6
+
+
 def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArray:
     """Return S b for the symmetric S held in one triangle of `a`, its diagonal included.
 
@@ -200,8 +195,10 @@ def symmetric_product(a: FloatArray, b: FloatArray, *, lower: bool) -> FloatArra
         return out
     pa, lda = matrix(a)
     uplo, m = char("L" if lower else "U"), integer(a.shape[0])
-    if b.shape[1] == 1:
-        routine("dsymv")(uplo, m, real(1.0), pa, lda, *_vector(b), real(0.0), *_vector(out))
+    if b.shape[1] <= _FEW_COLUMNS:
+        for j in range(b.shape[1]):
+            x, y = _vector(b[:, j : j + 1]), _vector(out[:, j : j + 1])
+            routine("dsymv")(uplo, m, real(1.0), pa, lda, *x, real(0.0), *y)
         return out
     pb, ldb = matrix(b)
     pc, ldc = matrix(out)

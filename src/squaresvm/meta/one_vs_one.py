@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from squaresvm.estimators.callbacks import FitTasks, tells_callbacks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Proposal
-from squaresvm.judging.receipt import Receipt
+from squaresvm.evidence.receipt import Receipt
 from squaresvm.kernels import scale_gamma
 from squaresvm.meta.pairs import Pairs, Votes, Voting, features_of, fit_pair, in_pair, train_pairs
 from squaresvm.models.ownership import REQUESTS

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.estimators.requests import Proposal
-from squaresvm.judging.receipt import Receipt
+from squaresvm.evidence.receipt import Receipt
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.typing import FloatArray

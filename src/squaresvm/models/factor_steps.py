@@ -165,7 +165,7 @@ class FactorStep(StepBase):
         """
         factor = self.solution.factor
         assert isinstance(factor, CholeskyFactor)
-        if self._watches and factor.is_inverse and (self.watch is None or self.watch.is_worn):
+        if self._watches and factor.is_much_used and (self.watch is None or self.watch.is_worn):
             self.watch = Watch.over(self.now)
 
     def _mended(self, residual: float) -> float:

@@ -8,7 +8,9 @@ that **no state sees another's changes**, and this is why it holds:
    an ancestor of its claim, is the owner of the line.
 2. Before a request is committed it writes only where the owner does not read: slots that the owner leaves
    empty, correction columns behind those that the owner counts, and the factor's room, whose tenant is
-   changed first, so that the owner's factor knows that it is gone and is made anew from K.
+   changed first, so that the owner's factor knows that it is gone and is made anew from K. A step of its
+   inversion changes how the room says what it stands for, and where that is said, never what: the owner's
+   factor holds, given up or not. Interrupted, the room says that it holds nothing.
 3. `commit` makes the new state the owner, and only then writes zeros over what the owners before it had.
    From that moment every other state of the line, older ones, trials that were given up and whoever kept
    them, is not live any more.

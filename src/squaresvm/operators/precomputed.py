@@ -76,7 +76,7 @@ def _is_beyond_doubt(K: FloatArray, C: float) -> bool:
     if K.dtype != np.float64 or K.shape[0] < _TILE:
         return False
     rng = np.random.default_rng(0)
-    v = rng.uniform(0.5, 1.0, K.shape[0]) * rng.choice([-1.0, 1.0], K.shape[0])
+    v: FloatArray = rng.uniform(0.5, 1.0, K.shape[0]) * rng.choice(np.array([-1.0, 1.0]), K.shape[0])
     with np.errstate(invalid="ignore", over="ignore"):
         away = np.abs(times(K, v) - times(K.T, v)).max()
     largest = np.abs(np.diagonal(K)).max()

@@ -226,7 +226,7 @@ def _margins(margins: FloatArray) -> str:
         f'rx="1.5" fill="var(--{"warn" if edge < -1e-12 else "accent"})" fill-opacity=".75">'
         f"<title>{count} rows from {edge:.3g} to {edge + step:.3g}</title></rect>"
         for count, edge in zip(counts.tolist(), edges[:-1].tolist(), strict=True)
-        for size in [(height - bottom - 12) * count / max(counts.max(), 1)]
+        for size in [(height - bottom - 12) * count / max(int(counts.max()), 1)]
         if count
     )
     ticks = "".join(

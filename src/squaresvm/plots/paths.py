@@ -156,7 +156,7 @@ class CPathDisplay:
         if self.support_ax_ is not None:
             assert self.n_support is not None
             self.support_ax_.plot(self.curves[0].Cs, self.n_support, color="black", marker="s", markersize=4)
-            self.support_ax_.set(ylabel="support rows", ylim=(0, 1.08 * max(self.n_support.max(), 1)))
+            self.support_ax_.set(ylabel="support rows", ylim=(0, 1.08 * max(int(self.n_support.max()), 1)))
         if len(self.curves) == 1:
             ax.legend(frameon=False)
         else:

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from squaresvm.evidence.hashes import column_tags
 from squaresvm.readers.origin import TableError
 from squaresvm.readers.table import Column, Table
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -290,6 +292,36 @@ class Preparation:
                 found.append(feature.name)
             start += feature.width
         return found
+
+    # What the training has left in it ----------------------------------------------------------------
+
+    def moved(self, X: Matrix) -> tuple[int, dict[str, list[float]]]:
+        """Return how many numbers are scaled, and how far mean and deviation of each would move by X now.
+
+        In deviations of the training and in whole per cent.
+        """
+        start, found = 0, {}
+        for feature in self.features:
+            if isinstance(feature, Number) and (feature.centre, feature.scale) != (0.0, 1.0):
+                values = _dense(X[:, start]).astype(np.float64)
+                found[feature.name] = [round(float(v), 2) for v in (values.mean(), values.std() - 1.0)]
+            start += feature.width
+        return len(found), found
+
+    @cached_property
+    def column_tags(self) -> IntArray:
+        """What stands for each column in hashes of rows: levels may come and go beside it."""
+        return column_tags(self.feature_names)
+
+    def kept_of_rows(self) -> list[str]:
+        """Return, in words, what is kept of rows of the training, also of those that have left."""
+        numbers = sum(isinstance(feature, Number) for feature in self.features)
+        if not numbers:
+            return []
+        which = "the column" if numbers == 1 else f"{numbers} columns"
+        return [
+            f"mean and deviation of {which} of numbers, of all rows of the training, until it is repeated"
+        ]
 
     # Files -----------------------------------------------------------------------------------------
 

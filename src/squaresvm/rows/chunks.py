@@ -102,6 +102,14 @@ class Chunks:
         """All rows in one array."""
         return np.concatenate(self.parts)
 
+    def take(self, positions: IntArray) -> FloatArray:
+        """Return the rows at `positions`, in this order."""
+        if positions.size != 1:
+            return self.whole[positions]
+        piece = bisect_right(self._stops, int(positions[0]))
+        part = self.parts[piece]
+        return part[[int(positions[0]) - self._stops[piece] + len(part)]]
+
     def without(self, positions: IntArray) -> Chunks:
         """Return the rows less those at `positions`: copies of the pieces that these were in, and no more.
 

@@ -246,6 +246,8 @@ class Rows:
 
     def take(self, positions: IntArray) -> Matrix:
         """Return the features of some rows."""
+        if isinstance(self.base, Chunks):
+            return self.base.take(positions)
         return _whole(self.base)[self._places(positions)]
 
     def _places(self, positions: IntArray) -> IntArray:

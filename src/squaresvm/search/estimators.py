@@ -130,6 +130,13 @@ class LooSearch(Updating):
 
         return computed
 
+    def _kept_of_rows(self) -> list[str]:
+        numbers = "C and gamma" if self._has_gamma else "C"
+        return [
+            *super()._kept_of_rows(),
+            f"{numbers} were chosen by scores on all rows of the fit, and stay until refit",
+        ]
+
     def _drop_results(self) -> None:
         # The scores were taken from the rows that left, too; C and gamma stay.
         self._search = None

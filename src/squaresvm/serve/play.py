@@ -38,8 +38,8 @@ _ESTIMATORS = {
 _WITH_A = ("RelaxedLSSVC", "LagrangianSVC")
 _KERNELS = ("rbf", "laplacian", "poly", "linear")
 _RANGES = {"C": (1e-3, 1e6), "gamma": (1e-3, 1e4), "A": (1e-3, 1e4)}
-#: The four points of the RLSSVM paper's Table 1, scaled into the square.
-_FOUR_POINTS = ([[-0.5, -0.5], [-0.5, 0.5], [0.5, -0.5], [0.5, 0.5]], [-1, 1, 1, -1])
+#: The four points of the RLSSVM paper's Table 1.
+_FOUR_POINTS = ([[1.1, 1.0], [1.0, 1.0], [0.0, 0.0], [-0.1, 0.0]], [1, 1, -1, -1])
 
 
 def sample(name: str) -> tuple[FloatArray, np.ndarray[Any, Any]]:
@@ -54,11 +54,11 @@ def sample(name: str) -> tuple[FloatArray, np.ndarray[Any, Any]]:
     >>> from squaresvm.serve.play import sample
     >>> X, y = sample("four points")
     >>> X.shape, y.tolist()
-    ((4, 2), [-1, 1, 1, -1])
+    ((4, 2), [1, 1, -1, -1])
     """
     if name == "four points":
-        return np.array(_FOUR_POINTS[0]), np.array(_FOUR_POINTS[1])
-    if name == "moons":
+        X, y = np.array(_FOUR_POINTS[0]), np.array(_FOUR_POINTS[1])
+    elif name == "moons":
         X, y = make_moons(80, noise=0.18, random_state=3)
     elif name == "two spirals":
         X, y = make_two_spirals(random_state=0)
@@ -367,7 +367,7 @@ def _coordinate(value: Any) -> float:
 
 
 def _settings(sent: dict[str, Any]) -> dict[str, Any]:
-    if sent.get("estimator") not in _ESTIMATORS or sent.get("kernel") not in _KERNELS:
+    if sent.get("estimator") not in tuple(_ESTIMATORS) or sent.get("kernel") not in _KERNELS:
         raise RequestError(422, f"estimators are {', '.join(_ESTIMATORS)}; kernels are {', '.join(_KERNELS)}")
     settings = {"estimator": sent["estimator"], "kernel": sent["kernel"]}
     for name, (low, high) in _RANGES.items():

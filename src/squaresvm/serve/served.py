@@ -16,7 +16,7 @@ from typing import Any
 
 import squaresvm
 from squaresvm.estimators.requests import Proposal, Updating
-from squaresvm.files import Event, History, Record, with_columns
+from squaresvm.files import History, Record, with_columns
 from squaresvm.files.container import checksum
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.pages.report import Report, examine
@@ -281,7 +281,10 @@ class ServedModel:
         if not view.can_change:
             raise RequestError(409, "this model keeps no rows to judge it by")
         if self._report is None or self._report[0] is not view:
-            self._report = view, examine(self._model, most)
+            try:
+                self._report = view, examine(self._model, most)
+            except ValueError as error:
+                raise RequestError(409, first_line(error)) from None
         return self._report
 
     def judged(self, view: View, X: FloatArray) -> tuple[View, Answer, FloatArray]:
@@ -339,20 +342,22 @@ class _Change:
 
 
 def _brought(history: History, count: int) -> History:
-    """Return the history with rows that were learned: on one day, learning again adds to the same line."""
-    events = history.events
-    if events and events[-1].action == "learn" and events[-1].time[:10] == now()[:10]:
-        last = events[-1]
-        return History((*events[:-1], Event("learn", last.time, last.rows + count, last.left + count)))
-    return history.brought("learn", count)
+    """Return the history with rows that were learned: what comes on one day is one line."""
+    events = list(history.events)
+    last = next((at for at in reversed(range(len(events))) if events[at].action != "forget"), None)
+    if last is None or events[last].action != "learn" or events[last].time[:10] != now()[:10]:
+        return history.brought("learn", count)
+    # Rows are held in the order of their arrival, and only requests to forget have come since.
+    event = events.pop(last)
+    return History((*events, replace(event, rows=event.rows + count, left=event.left + count)))
 
 
 def _forgot(history: History, positions: IntArray) -> History:
-    """Return the history without rows that left: requests to forget that follow each other are one line."""
+    """Return the history without rows that left: what leaves on one day is one line."""
     *before, last = history.forgot(positions).events
-    if before and before[-1].action == "forget" and before[-1].time[:10] == last.time[:10]:
-        last = replace(last, rows=before.pop().rows + last.rows)
-    return History((*before, last))
+    same = [event for event in before if event.action == "forget" and event.time[:10] == last.time[:10]]
+    rest = [event for event in before if event not in same]
+    return History((*rest, replace(last, rows=last.rows + sum(event.rows for event in same))))
 
 
 def _signature(path: Path) -> tuple[int, ...] | None:

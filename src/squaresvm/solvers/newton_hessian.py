@@ -324,7 +324,7 @@ class ProductHessian:
         The trace is estimated by one vector of random signs a column, which is the better the larger n is.
         """
         n, k = self._diagonal.shape
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n, k))
+        signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(n, k))
         columns = np.arange(k)
         trace = _inner(signs, self.solve(signs, columns, np.full(k, _ROUGHLY)))
         return np.clip(n - trace, 0.0, n) + self.outline.total / self._weight

@@ -1,0 +1,1 @@
+"""Evidence that others can check: hashes of rows, receipts in chains, proofs of absence."""
