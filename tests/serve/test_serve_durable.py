@@ -31,10 +31,28 @@ def marks_in(folder):
     return [path.name for path in files if any(needle in path.read_bytes() for needle in needles)]
 
 
+OPENED = []
+
+
 def opened(folder, **options):
     models = Folder(folder, Limits(), save_seconds=1e9, **options)
+    OPENED.append(models)
     models.open_all()
     return models
+
+
+@pytest.fixture(autouse=True)
+def ended():
+    """End threads and connections of folders that a test left open, as the end of a process would."""
+    yield
+    while OPENED:
+        models = OPENED.pop()
+        models._stopping.set()
+        if models._keeper is not None:
+            models._keeper.join()
+        for model in models.models.values():
+            model.close()
+        models.journal.close()
 
 
 def change(models, kind, request, key=None):

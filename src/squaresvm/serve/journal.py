@@ -122,17 +122,24 @@ class Journal:
             self._database = sqlite3.connect(
                 path, timeout=0.5, check_same_thread=False, isolation_level=None, cached_statements=64
             )
-            os.chmod(path, 0o600)
-            for pragma in (
-                "locking_mode = EXCLUSIVE",
-                "secure_delete = ON",
-                "journal_mode = PERSIST",
-                "synchronous = FULL",
-                "temp_store = MEMORY",
-            ):
-                self._database.execute(f"PRAGMA {pragma}").fetchall()
-            self._database.executescript(_SCHEMA)
-            self._hash_key = self._secret("bodies")
+            try:
+                self._prepare()
+            except BaseException:
+                self._database.close()  # Nobody else can: there will be no journal.
+                raise
+
+    def _prepare(self) -> None:
+        os.chmod(self._path, 0o600)
+        for pragma in (
+            "locking_mode = EXCLUSIVE",
+            "secure_delete = ON",
+            "journal_mode = PERSIST",
+            "synchronous = FULL",
+            "temp_store = MEMORY",
+        ):
+            self._database.execute(f"PRAGMA {pragma}").fetchall()
+        self._database.executescript(_SCHEMA)
+        self._hash_key = self._secret("bodies")
 
     def _secret(self, name: str) -> bytes:
         found = self._database.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()

@@ -15,7 +15,7 @@ import numpy as np
 from squaresvm.runtime.jit import compiled
 from squaresvm.typing import FloatArray, IntArray
 
-__all__ = ["pairwise_updates", "sesqui_updates", "two_updates"]
+__all__ = ["pairwise_updates", "plain_updates", "sesqui_updates", "two_updates"]
 
 #: The largest violation is found chunk by chunk: within one without a branch, so that it is vectorised.
 _CHUNK = 512
@@ -281,3 +281,50 @@ def pairwise_updates(
                 down, most = t, g
         updates += 1
     return updates, -1, -1
+
+
+@compiled(fastmath={"contract"})
+def plain_updates(
+    values: FloatArray,
+    stride: int,
+    place: IntArray,
+    h: FloatArray,
+    ridge: FloatArray,
+    inverse_A: float,
+    y: FloatArray,
+    beta: FloatArray,
+    gradient: FloatArray,
+    order: IntArray,
+    begin: int,
+    tol: float,
+    bounded: bool,
+) -> tuple[int, int, float]:
+    """Update signed multipliers in a given order, from its place `begin` on, those that violate by `tol`.
+
+    Return the place that was come to (that of a row that is not at hand, or the end), the number of updates,
+    and the largest change of a multiplier. A negative `tol` updates all of them: no checks.
+    """
+    m, updates, largest = beta.size, 0, 0.0
+    for t in range(begin, m):
+        k = order[t]
+        g = gradient[k]  # y_k times what (18) asks to vanish.
+        violation = abs(min(h[k] * y[k] * beta[k], y[k] * g)) if bounded else abs(g)  # (34), (35); (18).
+        if violation <= tol:
+            continue
+        new = beta[k] - g / h[k]  # (31), with the numerator 1 - y_k f(x_k) - lambda_k / C.
+        if bounded and y[k] * new < 0.0:
+            new = 0.0
+        step = new - beta[k]
+        if step == 0.0:
+            continue
+        if place[k] < 0:
+            return t, updates, largest
+        beta[k] = new
+        gradient[k] += step * ridge[k]  # (21)
+        start = place[k] * stride
+        row = values[start : start + m]
+        for j in range(m):
+            gradient[j] += step * (row[j] + inverse_A)  # f of (19) at all rows.
+        largest = max(largest, abs(step))
+        updates += 1
+    return m, updates, largest

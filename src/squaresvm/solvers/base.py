@@ -10,7 +10,8 @@ import numpy as np
 
 from squaresvm.problem import Problem, columns_of
 from squaresvm.runtime.arguments import check_flag, check_integer
-from squaresvm.solution import Solution
+from squaresvm.solution import Outcome, Solution
+from squaresvm.typing import FloatArray
 
 __all__ = [
     "Callback",
@@ -20,7 +21,9 @@ __all__ = [
     "by_column",
     "check_callback",
     "check_memory",
+    "ended",
     "origin",
+    "tell",
 ]
 
 
@@ -181,3 +184,24 @@ def by_column(
             first = Solution(beta=beta[:, [index]], bias=start.bias[[index]])
         found.append(solve(problem.column(index), first))
     return columns_of(found, monitor.trace)
+
+
+def tell(
+    problem: Problem, beta: FloatArray, b: float, gradient: FloatArray, iteration: int, monitor: Monitor
+) -> bool:
+    """Tell the monitor of an iterate whose r is known; return whether to stop."""
+    if not monitor.listens:
+        return False
+    solution = Solution(beta=beta[:, None], bias=np.array([b]))
+    decision = (gradient + problem.targets[:, 0] - problem.ridge * beta)[:, None]
+    residual = float(problem.residual_at(solution, decision, np.arange(beta.size))[0])
+    objective = float(problem.objective_at(solution, decision)[0])
+    return monitor.tell(iteration, objective, residual, float(beta.sum()))
+
+
+def ended(beta: FloatArray, b: float, n_iter: int, reached: bool, monitor: Monitor) -> Solution:
+    """Return the solution of one column, with how its search ended."""
+    outcome = Outcome.FINISHED if reached else Outcome.MAX_ITER
+    if monitor.stopped:
+        outcome = Outcome.STOPPED
+    return Solution(beta=beta[:, None], bias=np.array([b]), n_iter=n_iter, outcome=outcome)

@@ -10,8 +10,15 @@ from squaresvm.factors import CholeskyFactor
 from squaresvm.problem import Bias, Loss, Problem
 from squaresvm.runtime.arguments import check_between
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, origin
-from squaresvm.solvers.two_smo import ended, tell
+from squaresvm.solvers.base import (
+    Callback,
+    Monitor,
+    by_column,
+    check_callback,
+    ended,
+    origin,
+    tell,
+)
 from squaresvm.typing import FloatArray
 
 __all__ = ["PenaltyFlow"]

@@ -12,7 +12,16 @@ from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
+from squaresvm.solvers.base import (
+    Callback,
+    Monitor,
+    by_column,
+    check_callback,
+    check_memory,
+    ended,
+    origin,
+    tell,
+)
 from squaresvm.solvers.descent import (
     MAX_SWEEPS,
     MEMORY,
@@ -24,7 +33,7 @@ from squaresvm.solvers.descent import (
     first_steps,
     next_rows,
 )
-from squaresvm.solvers.two_smo import ended, tell
+from squaresvm.solvers.plain_smo import PlainRule, plain_rule
 from squaresvm.typing import FloatArray
 
 __all__ = ["BoundedDescent", "SesquiSmo"]
@@ -53,6 +62,16 @@ class SesquiSmo:
     ----------
     memory : int, default=2**30
         Bytes for rows of K, where K is not held whole.
+    plain : {'cyclic', 'random', 'largest'}, optional
+        The paper's rule and nothing else, the bias inside the matrix: multipliers one after the other, in an
+        order drawn anew for each sweep, or that of the largest violation. By default what the notes describe.
+    checks : bool, default=True
+        With `plain`: whether multipliers that satisfy the optimality conditions are passed over. Without,
+        all are updated in turn until none changes by more than tol.
+    parallel : int, default=1
+        With `plain`: how many multipliers are updated at once.
+    seed : int, default=0
+        Of the random order.
     callback, trace : optional
         See :class:`~squaresvm.solvers.Progress`.
 
@@ -96,6 +115,10 @@ class SesquiSmo:
     """
 
     memory: int = MEMORY
+    plain: str | None = None
+    checks: bool = True
+    parallel: int = 1
+    seed: int = 0
     callback: Callback | None = None
     trace: bool = False
 
@@ -107,6 +130,10 @@ class SesquiSmo:
         """Check the options."""
         check_memory(self.memory)
         check_callback(self.callback, self.trace)
+        self._rule()
+
+    def _rule(self) -> PlainRule | None:
+        return plain_rule(self.plain, self.checks, self.parallel, self.seed)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge and the bias not free."""
@@ -120,6 +147,9 @@ class SesquiSmo:
         monitor = Monitor(self.callback, self.trace)
         _refuse_indefinite(problem)
         rows = RowCache(problem.operator, self.memory)
+        rule = self._rule()
+        if rule is not None:
+            return rule.solve(problem, rows, start, tol, limit, monitor)
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             beta = (first or origin(column)).beta

@@ -10,9 +10,17 @@ from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_between
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
+from squaresvm.solvers.base import (
+    Callback,
+    Monitor,
+    by_column,
+    check_callback,
+    check_memory,
+    ended,
+    origin,
+    tell,
+)
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.two_smo import ended, tell
 from squaresvm.typing import FloatArray
 
 __all__ = ["Substitution"]
@@ -28,7 +36,9 @@ class Substitution:
     Parameters
     ----------
     penalty : float, optional
-        beta of (58), greater than 1'H1 / m^2, the mean entry of H; by default twice that.
+        beta of (58), greater than (1 - alpha m / 2)^2 1'H1 / m^2; by default twice that.
+    alpha : float, default=0.0
+        alpha of (55)-(58).
     memory : int, default=2**30
         Bytes for rows of K, where K is not held whole.
     callback, trace : optional
@@ -49,10 +59,18 @@ class Substitution:
         W = H - (\mathbf 1 s^\top + s \mathbf 1^\top)/m + \rho\, \mathbf 1 \mathbf 1^\top, \quad
         d = y - \bar y
 
-    and then b = (1'y - s'beta) / m. (58) has one more term, alpha (1 s' + s 1')/2, and the paper holds
-    that it is positive semidefinite. It is not (eigenvalues of -31 at alpha = 1, -3596 at alpha = 100), so
-    alpha is 0 here. On the split {1, its complement} W is block diagonal, so it is positive definite
-    exactly for penalty > 1's / m^2.
+    and then b = (1'y - s'beta) / m. On the split {1, its complement} W is block diagonal, so it is positive
+    definite exactly for penalty > 1's / m^2.
+
+    (58) has one more term in W, alpha (1 s' + s 1')/2, and the paper holds that it is positive semidefinite.
+    It is not (eigenvalues of -31 at alpha = 1, -3596 at alpha = 100), but a penalty above
+    (1 - alpha m / 2)^2 1's / m^2 makes W definite for any alpha. Then the minimum is not that of the LS-SVM
+    any more, for the term has a slope where 1'beta = 0. Correction: d needs alpha / 2 (1'y - m b) more. b is
+    affine in it, so that a second search, W x = 1, gives it in closed form:
+
+    .. math::
+        \beta = \beta_0 + t x, \qquad W \beta_0 = d, \quad
+        t = \frac{\alpha\, s^\top \beta_0}{2 - \alpha\, s^\top x}
 
     An iteration is a sweep: as many updates as there are rows.
 
@@ -68,6 +86,7 @@ class Substitution:
     """
 
     penalty: float | None = None
+    alpha: float = 0.0
     memory: int = MEMORY
     callback: Callback | None = None
     trace: bool = False
@@ -80,6 +99,7 @@ class Substitution:
         """Check the options; the lower bound of the penalty depends on the problem."""
         if self.penalty is not None:
             check_between("penalty", self.penalty, 0.0)
+        check_between("alpha", self.alpha, -np.inf)
         check_memory(self.memory)
         check_callback(self.callback, self.trace)
 
@@ -95,49 +115,89 @@ class Substitution:
         monitor = Monitor(self.callback, self.trace)
         rows = RowCache(problem.operator, self.memory)
         sums = problem.operator.matmul(np.ones((problem.n_rows, 1)))[:, 0] + problem.ridge
-        penalty = self._penalty(float(sums.mean()) / problem.n_rows)
+        penalty = self._penalty(float(sums.mean()) / problem.n_rows, problem.n_rows)
+        ones: Descent | None = None
 
         def solve(column: Problem, first: Solution | None) -> Solution:
+            nonlocal ones
             beta = (first or origin(column)).beta
             assert beta is not None
-            return _PenaltySearch(column, rows, beta[:, 0], sums, penalty).solve(tol, limit, monitor)
+            search = _PenaltySearch(column, rows, beta[:, 0], sums, penalty, self.alpha, ones)
+            ones = search.ones
+            return search.solve(tol, limit, monitor)
 
         return by_column(problem, start, monitor, solve)
 
-    def _penalty(self, bound: float) -> float:
+    def _penalty(self, mean: float, m: int) -> float:
+        bound = (1.0 - 0.5 * self.alpha * m) ** 2 * mean
         if self.penalty is None:
-            return 2.0 * max(bound, 0.0)
+            return 2.0 * max(bound, mean, 0.0)
         if not self.penalty > bound:
+            name = "1'H1 / m^2" if self.alpha == 0.0 else "(1 - alpha m / 2)^2 1'H1 / m^2"
             raise ValueError(
-                f"penalty must be greater than 1'H1 / m^2 = {bound:g}, or the substituted problem has no "
+                f"penalty must be greater than {name} = {bound:g}, or the substituted problem may have no "
                 f"minimum; got {self.penalty!r}"
             )
         return float(self.penalty)
 
 
 class _PenaltySearch:
-    """The substituted problem of one column."""
+    """The substituted problem of one column.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : RowCache
+    start : ndarray of shape (m,)
+    sums : ndarray of shape (m,)
+        s = H 1.
+    penalty, alpha : float
+    ones : Descent, optional
+        The search for W x = 1, where another column has begun it.
+    """
 
     def __init__(
-        self, problem: Problem, rows: RowCache, start: FloatArray, sums: FloatArray, penalty: float
+        self,
+        problem: Problem,
+        rows: RowCache,
+        start: FloatArray,
+        sums: FloatArray,
+        penalty: float,
+        alpha: float,
+        ones: Descent | None,
     ) -> None:
-        share = sums / problem.n_rows
-        y = problem.targets[:, 0]
+        m, y = problem.n_rows, problem.targets[:, 0]
         self._problem = problem
         self._sums = sums
-        # (58) at alpha = 0, by its symmetric part (60): W_ij = P_ij + slope_i - share_j; and d of (53).
+        self._alpha = alpha
+        # (58) by its symmetric part (60): W_ij = P_ij + slope_i - share_j; and d of (53).
+        share = (1.0 / m - 0.5 * alpha) * sums
         self._slope = penalty - share
         self._descent = Descent(problem, rows, y - y.mean(), start.copy(), self._slope, share)
+        if ones is None and alpha != 0.0:
+            ones = Descent(problem, rows, np.ones(m), np.zeros(m), self._slope, share)
+        self.ones = ones
 
     @property
-    def _bias(self) -> float:
-        """The bias by (51), with its sign turned: gamma there is minus b."""
-        return float((self._problem.targets[:, 0].sum() - self._sums @ self._descent.beta) / self._sums.size)
+    def _shift(self) -> float:
+        """What d lacks: alpha / 2 (1'y - m b), in closed form."""
+        if self.ones is None:
+            return 0.0
+        return float(
+            self._alpha
+            * (self._sums @ self._descent.beta)
+            / (2.0 - self._alpha * (self._sums @ self.ones.beta))
+        )
 
-    @property
-    def _rows(self) -> FloatArray:
-        """H beta + b - y: what the gradient is when 1'beta has vanished."""
-        return np.asarray(self._descent.gradient - self._descent.beta.sum() * self._slope)
+    def _at(self, t: float) -> tuple[FloatArray, float, FloatArray]:
+        """Return beta, b and H beta + b - y, as far as the searches have come."""
+        beta, gradient = self._descent.beta, self._descent.gradient
+        if self.ones is not None:
+            beta, gradient = beta + t * self.ones.beta, gradient + t * self.ones.gradient
+        # (51), with its sign turned: gamma there is minus b.
+        b = float((self._problem.targets[:, 0].sum() - self._sums @ beta) / self._sums.size)
+        # What the gradient is when 1'beta has vanished.
+        return beta, b, np.asarray(gradient - beta.sum() * self._slope)
 
     def solve(self, tol: float, limit: int, monitor: Monitor) -> Solution:
         """Return the solution of the column."""
@@ -145,16 +205,20 @@ class _PenaltySearch:
         scale = max(float(np.abs(problem.targets).max()), np.finfo(float).tiny)
 
         def watch() -> bool:
-            return tell(problem, descent.beta, self._bias, self._rows, descent.sweeps, monitor)
+            beta, b, defect = self._at(self._shift)
+            return tell(problem, beta, b, defect, descent.sweeps, monitor)
 
         reached, enough = False, 0.5 * tol * scale
         for _ in range(_TIGHTENINGS):
             if monitor.stopped or not descent.run(enough, limit, watch):
                 break
-            beta = descent.beta
+            if self.ones is not None and not self.ones.run(0.5 * enough / max(1.0, abs(self._shift)), limit):
+                break
+            beta, _, defect = self._at(self._shift)
             balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())  # (40)
-            reached = balanced and float(np.abs(self._rows).max()) <= tol * scale
+            reached = balanced and float(np.abs(defect).max()) <= tol * scale
             if reached:
                 break
             enough *= 0.1
-        return ended(descent.beta, self._bias, max(descent.sweeps, 1), reached, monitor)
+        beta, b, _ = self._at(self._shift)
+        return ended(beta, b, max(descent.sweeps, 1), reached, monitor)

@@ -8,11 +8,20 @@ import numpy as np
 
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
-from squaresvm.runtime.arguments import check_between
+from squaresvm.runtime.arguments import check_between, check_choice
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
+from squaresvm.solvers.base import (
+    Callback,
+    Monitor,
+    by_column,
+    check_callback,
+    check_memory,
+    ended,
+    origin,
+    tell,
+)
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.two_smo import BiasApart, ended, tell
+from squaresvm.solvers.two_smo import BiasApart
 
 __all__ = ["Sumt"]
 
@@ -31,6 +40,8 @@ class Sumt:
         The first A, greater than 0.
     rho : float, default=0.1
         Between 0 and 1, both excluded. The paper takes 0.9.
+    bias : {'limit', 'rows'}, default='limit'
+        How the bias is found at the end: by its closed form, or by (43) from all rows, averaged.
     memory : int, default=2**30
         Bytes for rows of K, where K is not held whole.
     callback, trace : optional
@@ -45,8 +56,9 @@ class Sumt:
     -----
     Each problem starts from the solution of the one before. 2SMO keeps the bias apart here, whatever A is: so
     a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no
-    more than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, where the search ends;
-    (43), b from any one row, is not needed.
+    more than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, where the search ends, and
+    (43) is not needed. As printed, b = y_i - w'phi(x_i), it forgets the slack: for each row b is
+    y_i - w'phi(x_i) - beta_i / C_i, and ``bias='rows'`` takes the mean of that.
 
     An iteration is one value of A. The trace has 1'beta, the paper's lambda'y, of each.
 
@@ -63,6 +75,7 @@ class Sumt:
 
     A0: float = 1e4
     rho: float = 0.1
+    bias: str = "limit"
     memory: int = MEMORY
     callback: Callback | None = None
     trace: bool = False
@@ -75,6 +88,7 @@ class Sumt:
         """Check the options."""
         check_between("A0", self.A0, 0.0)
         check_between("rho", self.rho, 0.0, 1.0)
+        check_choice("bias", self.bias, ("limit", "rows"))
         check_memory(self.memory)
         check_callback(self.callback, self.trace)
 
@@ -116,4 +130,7 @@ class Sumt:
                 break
         # Where u and v have no more digits to give, no other A finds any: the limit is as good as they are.
         limit_is_near = reached or (not solved and not monitor.stopped)
-        return ended(*search.at(0.0 if limit_is_near else A), max(iteration, 1), reached, monitor)
+        beta, b = search.at(0.0 if limit_is_near else A)
+        if self.bias == "rows":
+            b -= float(search.gradient(b).mean())  # (43), with beta_i / C in it: H beta + b - y vanishes.
+        return ended(beta, b, max(iteration, 1), reached, monitor)

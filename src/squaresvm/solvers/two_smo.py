@@ -8,9 +8,19 @@ import numpy as np
 
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
-from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
+from squaresvm.solution import Solution
+from squaresvm.solvers.base import (
+    Callback,
+    Monitor,
+    by_column,
+    check_callback,
+    check_memory,
+    ended,
+    origin,
+    tell,
+)
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
+from squaresvm.solvers.plain_smo import PlainRule, plain_rule
 from squaresvm.typing import FloatArray
 
 __all__ = ["BiasApart", "TwoSmo"]
@@ -27,6 +37,16 @@ class TwoSmo:
     ----------
     memory : int, default=2**30
         Bytes for rows of K, where K is not held whole.
+    plain : {'cyclic', 'random', 'largest'}, optional
+        The paper's rule and nothing else, the bias inside the matrix: multipliers one after the other, in an
+        order drawn anew for each sweep, or that of the largest violation. By default what the notes describe.
+    checks : bool, default=True
+        With `plain`: whether multipliers that satisfy the optimality conditions are passed over. Without,
+        all are updated in turn until none changes by more than tol.
+    parallel : int, default=1
+        With `plain`: how many multipliers are updated at once.
+    seed : int, default=0
+        Of the random order.
     callback, trace : optional
         See :class:`~squaresvm.solvers.Progress`.
 
@@ -73,6 +93,10 @@ class TwoSmo:
     """
 
     memory: int = MEMORY
+    plain: str | None = None
+    checks: bool = True
+    parallel: int = 1
+    seed: int = 0
     callback: Callback | None = None
     trace: bool = False
 
@@ -84,6 +108,10 @@ class TwoSmo:
         """Check the options."""
         check_memory(self.memory)
         check_callback(self.callback, self.trace)
+        self._rule()
+
+    def _rule(self) -> PlainRule | None:
+        return plain_rule(self.plain, self.checks, self.parallel, self.seed)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared one and the bias not free."""
@@ -96,6 +124,9 @@ class TwoSmo:
         limit = MAX_SWEEPS if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
         rows = RowCache(problem.operator, self.memory)
+        rule = self._rule()
+        if rule is not None:
+            return rule.solve(problem, rows, start, tol, limit, monitor)
         apart = _keeps_apart(problem)
         ones: Descent | None = None
 
@@ -220,24 +251,3 @@ class BiasApart:
         """Return the solution of one column."""
         reached = self.run(A, tol, limit, monitor)
         return ended(*self.at(A), max(self.sweeps, 1), reached, monitor)
-
-
-def tell(
-    problem: Problem, beta: FloatArray, b: float, gradient: FloatArray, iteration: int, monitor: Monitor
-) -> bool:
-    """Tell the monitor of an iterate whose r is known; return whether to stop."""
-    if not monitor.listens:
-        return False
-    solution = Solution(beta=beta[:, None], bias=np.array([b]))
-    decision = (gradient + problem.targets[:, 0] - problem.ridge * beta)[:, None]
-    residual = float(problem.residual_at(solution, decision, np.arange(beta.size))[0])
-    objective = float(problem.objective_at(solution, decision)[0])
-    return monitor.tell(iteration, objective, residual, float(beta.sum()))
-
-
-def ended(beta: FloatArray, b: float, n_iter: int, reached: bool, monitor: Monitor) -> Solution:
-    """Return the solution of one column, with how its search ended."""
-    outcome = Outcome.FINISHED if reached else Outcome.MAX_ITER
-    if monitor.stopped:
-        outcome = Outcome.STOPPED
-    return Solution(beta=beta[:, None], bias=np.array([b]), n_iter=n_iter, outcome=outcome)
