@@ -17,6 +17,7 @@ from squaresvm import cli
 from squaresvm.cli.app import app
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.runtime import atomic
+from squaresvm.runtime.extras import install_line
 from support.html_tags import Tags
 
 
@@ -199,7 +200,7 @@ class TestCommandLine:
         assert stopped.value.code == 2
         said = capsys.readouterr()
         assert said.out == ""
-        assert said.err == "squaresvm: the command line needs typer: pip install 'squaresvm[cli]'\n"
+        assert said.err == f"squaresvm: the command line needs typer: {install_line('cli')}\n"
 
 
 def test_import_is_light():

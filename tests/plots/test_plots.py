@@ -125,7 +125,7 @@ def test_without_matplotlib(name, monkeypatch):
     for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install 'squaresvm\[plot\]'"):
+    with pytest.raises(ImportError, match=r"pip install '.*\[plot\]'"):
         DISPLAYS[name](None)
 
 

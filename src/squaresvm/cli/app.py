@@ -15,16 +15,16 @@ from threadpoolctl import threadpool_info
 
 from squaresvm._version import __version__
 from squaresvm.cli.console import AsJson, BadInputError, Commands, Printer, counted, naming
-from squaresvm.cli.inputs import check_place
 from squaresvm.cli.inspect import inspect
+from squaresvm.cli.places import check_page_place
 from squaresvm.cli.requests import forget, learn, predict
 from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train
-from squaresvm.cli.verify import verify
+from squaresvm.cli.verify import receipts, verify
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.rows.labels import sign_columns
-from squaresvm.runtime.progress import CountProgress
+from squaresvm.runtime.progress import CountProgress, duration
 
 if TYPE_CHECKING:
     from squaresvm import LSSVC
@@ -69,7 +69,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train, judge, forget and prove on a data set that comes with scikit-learn, and write one HTML page."""
-    check_place(output)
+    check_page_place(output)
     printer = Printer(as_json)
     lines: list[str] = []
 
@@ -111,7 +111,7 @@ def _demonstrate(path: Path, say: Callable[[str], object]) -> None:
     start = time.perf_counter()
     model = LSSVC(C=10.0).fit(X_train, y_train)
     seconds = time.perf_counter() - start
-    say(f"Fit: {1e3 * seconds:.0f} ms with solver {model.solver_!r} ({model.solver_reason_}).")
+    say(f"Fit: {duration(seconds)} with solver {model.solver_!r} ({model.solver_reason_}).")
     say(f"Certificate: {model.certificate_}.")
     accuracy, loo = model.score(X_test, y_test), model.loo_score()
     say(f"Accuracy: {accuracy:.1%} on {len(y_test)} rows not seen before.")
@@ -260,7 +260,7 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, learn, forget, inspect, verify, serve, bench, demo):
+for command in (train, predict, learn, forget, inspect, verify, receipts, serve, bench, demo):
     app.command()(command)
 
 

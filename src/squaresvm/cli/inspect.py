@@ -13,8 +13,18 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from squaresvm.cli.console import AsJson, BadInputError, Printer, column_counts, counted, facts_of, printable
-from squaresvm.cli.inputs import ModelPath, check_place, open_model
+from squaresvm.cli.console import (
+    AsJson,
+    BadInputError,
+    Printer,
+    certificate_facts,
+    certificate_line,
+    column_counts,
+    counted,
+    printable,
+)
+from squaresvm.cli.inputs import ModelPath, open_model
+from squaresvm.cli.places import check_page_place
 from squaresvm.files import Record
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import Report, examine
@@ -51,7 +61,7 @@ def inspect(
     """
     printer = Printer(as_json)
     if html is not None:
-        check_place(html, model_path)
+        check_page_place(html, model_path)
     model = open_model(model_path)
     try:
         with printer.working("Leaving each row out"):
@@ -107,7 +117,7 @@ def _score_name(report: Report, model: Any) -> str:
 def _print(printer: Printer, model: Any, report: Report) -> None:
     for name, value in _what(model):
         printer.say(f"{name + ':':<13} {value}")
-    printer.say(f"{'certificate:':<13} {report.certificate}")
+    printer.say(f"{'certificate:':<13} {certificate_line(model)}")
     if report.score is not None:
         printer.say(f"{'score:':<13} {report.score:.4f}, {_score_name(report, model)}")
     if report.brier is not None:
@@ -222,7 +232,7 @@ def _facts(model: Any, report: Report, path: Path, html: Path | None) -> dict[st
         "gamma": model.gamma_ if hasattr(model, "gamma_") else None,
         "solver": model.solver_,
         "solver_reason": model.solver_reason_,
-        "certificate": facts_of(report.certificate),
+        "certificate": certificate_facts(model),
         "loo_score": report.score,
         "loo_is_exact": report.is_exact,
         "brier": report.brier,

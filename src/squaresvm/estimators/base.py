@@ -35,6 +35,7 @@ from squaresvm.models.train import train
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
+from squaresvm.readers.frames import prepared_rows
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.runtime.arguments import (
     check_flag,
@@ -48,7 +49,7 @@ from squaresvm.solvers.choose import check_solver
 from squaresvm.solvers.choose_linear import choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
-from squaresvm.typing import FloatArray
+from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["SquareSVM", "refuse_out"]
 
@@ -344,8 +345,16 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
 
     def _decision(self, state: Model, X: Any) -> FloatArray:
         """Return f at new rows, of shape (rows, k), by one state: another thread may bring the next."""
-        X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
-        return state.decision(X)
+        return state.decision(self._checked_queries(X))
+
+    def _checked_queries(self, X: Any) -> Matrix:
+        """Return new rows after a check; data frames by the preparation that came with the model's file."""
+        X = self._prepared(X)
+        return canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+
+    def _prepared(self, X: Any, *, new_levels: bool = True) -> Any:
+        preparation = None if self._record is None else self._record.preparation
+        return X if preparation is None else prepared_rows(X, preparation, new_levels=new_levels)
 
     def _said(
         self,
