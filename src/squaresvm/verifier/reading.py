@@ -123,7 +123,7 @@ def inner_model(model: Any) -> Any:
         if name in own:
             return inner_model(own[name])
     name = type(model).__name__
-    if hasattr(type(model), "certificate_") or hasattr(type(model), "forget"):
+    if hasattr(type(model), "certificate_") or hasattr(type(model), "learn"):
         raise NotFittedError(f"this {name} is not fitted yet: call 'fit' first")
     raise ValueError(f"a {name} makes no claim that could be verified: give {_KINDS}, or the file of a model")
 
