@@ -295,9 +295,9 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         Parameters
         ----------
         fixed_set : bool, default=False
-            For the squared hinge, whether to take the support rows as given in place of solving again: at
-            the cost of one factorisation, and exact only where they stay the same without the row, which
-            they mostly do not. Good enough for calibration. The squared loss is exact either way.
+            For the squared hinge, whether to hold the set of support vectors fixed in place of solving again:
+            at the cost of one factorisation, and exact only where the set stays the same without the row,
+            which it mostly does not. Good enough for calibration. The squared loss is exact either way.
         groups : array-like of shape (m,), optional
             The group of each row: rows leave with their group, as in `cross_decision_function`.
 

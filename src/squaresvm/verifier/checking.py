@@ -374,19 +374,20 @@ def _decision_error(
 def _together(name: str, verdicts: list[Verdict]) -> Verdict:
     """Return the verdict on all pairs: worst residual, sums of gap and objective."""
 
-    def joined(of: Sequence[Any]) -> dict[str, float]:
-        names = ("gap", "objective")
-        sums = {each: float(np.sum([getattr(one, each) for one in of])) for each in names}
-        return {"residual": float(np.max([one.residual for one in of])), **sums}
+    def joined(of: Sequence[Any]) -> tuple[float, float, float]:
+        gap, objective = (float(np.sum([getattr(one, name) for one in of])) for name in ("gap", "objective"))
+        return float(np.max([one.residual for one in of])), gap, objective
 
     claims = [verdict.claimed for verdict in verdicts]
-    errors = [verdict.decision_error for verdict in verdicts]
+    true, errors = joined(verdicts), [verdict.decision_error for verdict in verdicts]
     known = [error for error in errors if error is not None]
     return Verdict(
         model=f"{name}, {len(verdicts)} pairs of classes",
         rows=sum(verdict.rows for verdict in verdicts),
-        claimed=Claim(**joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
-        **joined(verdicts),
+        claimed=Claim(*joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
+        residual=true[0],
+        gap=true[1],
+        objective=true[2],
         residual_rounding=max(verdict.residual_rounding for verdict in verdicts),
         gap_rounding=sum(verdict.gap_rounding for verdict in verdicts),
         objective_rounding=sum(verdict.objective_rounding for verdict in verdicts),
