@@ -29,10 +29,12 @@ from squaresvm.bench import (
 from squaresvm.bench.data import DataError, MissingDataError, Scaling, load_data
 from squaresvm.bench.methods import METHODS, LagrangianIterate, is_peer, make_method
 from squaresvm.bench.pictures import curves
-from squaresvm.bench.protocols import judge, measure
+from squaresvm.bench.protocols import measure
 from squaresvm.bench.runner import InProcess
 from squaresvm.bench.table import DataSet, Tolerance
+from squaresvm.bench.verdicts import Agreement, agreement, judge
 from squaresvm.cli.app import app
+from squaresvm.solvers import TwoSmo
 
 TINY = """
 title = "A tiny <table>"
@@ -108,7 +110,7 @@ def test_every_table_loads_and_names_its_source():
     for name in known_tables():
         table = load_table(name)
         assert "(" in table.paper, name
-        assert table.where.split()[0] in ("Table", "Tables", "Fig.", "Figs."), name
+        assert table.where.split()[0] in ("Table", "Tables", "Fig.", "Figs.", "Section"), name
         assert any(not is_peer(row.method) for row in table.rows), name
         used = {row.data for row in table.rows}
         assert used == set(table.data), name
@@ -185,7 +187,7 @@ def test_reports_hold_everything(results, tmp_path):
             assert words in report
         for words in ("absent.csv", "C must be", "numpy", "test agrees", "support differs", "scikit-learn"):
             assert words in report
-        assert "Does not reproduce: 0 of 1 sets agree" in report
+        assert "Does not reproduce in full: 1 of 2 cells agree" in report
     assert "A tiny &lt;table&gt;" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "src=" not in page
@@ -252,7 +254,7 @@ X = {X.tolist()}
 y = {y.tolist()}
 [[rows]]
 data = "points"
-method = "RelaxedLSSVC"
+method = "LSSVC"
 parameters = {{ A = {A}, C = {C}, gamma = {gamma}, tol = 1e-12 }}
 options = {{ factor = {factor} }}
 vary = {{ step = [0, 4, 40] }}
@@ -450,6 +452,40 @@ def test_tolerance_is_the_largest_of_its_rules():
     assert rule.allowed(100.0, None) == 5.0
     assert rule.allowed(1.0, 0.1) == 0.5
     assert not judge({"test": 1.0}, {"test": {"mean": 1.6}}, {"test": rule})["test"]["agrees"]
+
+
+def test_every_declared_cell_counts_and_unfinished_rows_against():
+    rules = {"test": Tolerance(points=1), "support": Tolerance(percent=5), "train": Tolerance(points=1)}
+    paper = {"test": 80.0, "support": 100.0}
+    done = judge(paper, {"test": {"mean": 80.5}, "support": {"mean": 90.0}}, rules)
+    unfinished = judge(paper, {}, rules)
+    assert [cell["agrees"] for cell in done.values()] == [True, False]
+    assert [cell["agrees"] for cell in unfinished.values()] == [False, False]
+    same = {"constant": {"mean": 100.0}}
+    rows = [
+        {"peer": False, "summary": same, "verdicts": done},
+        {"peer": False, "summary": {}, "verdicts": unfinished},
+        {"peer": True, "summary": {}, "verdicts": done},
+    ]
+    assert agreement({"rows": rows}) == Agreement(1, 4, 1, 1, 2)
+    assert agreement({"rows": [{"peer": False, "summary": {}, "verdicts": {}}]}) is None
+
+
+def test_quick_mode_does_not_judge(tiny, tmp_path):
+    found = run_tables([load_table(tiny)], data=tmp_path, output=tmp_path, quick=True)
+    assert all(line["verdicts"] == {} for line in lines(found))
+
+
+def test_a_solver_with_options_and_a_pruned_model():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    model = make_method("RelaxedLSSVC", {"solver": {"name": "2smo", "plain": "random", "seed": 3}})
+    assert model.solver == TwoSmo(plain="random", seed=3)
+    pruned = make_method("LSSVC, pruned", {"C": 2.0, "gamma": 0.5}).fit(X, y)
+    assert len(pruned.support_) == 30
+    assert np.mean(pruned.predict(X) == y) > 0.9
+    iterate = LagrangianIterate(C=0.1, stop="violation", tol=1e-6).fit(X, y)
+    assert iterate.violation_ <= 1e-6
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if is_peer(name)])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from squaresvm.bench.downloads import fetch_missing
-from squaresvm.bench.protocols import compare_results
 from squaresvm.bench.report import write_reports
 from squaresvm.bench.runner import ResultsError, read_results, run_tables
 from squaresvm.bench.table import TableFileError, known_tables, load_table
+from squaresvm.bench.verdicts import compare_results
 
 __all__ = [
     "ResultsError",

@@ -18,10 +18,11 @@ import numpy as np
 from squaresvm.bench.data import DataError, Examples, Loaded, Scaling, load_data
 from squaresvm.bench.methods import is_peer, make_method
 from squaresvm.bench.pictures import picture_of
-from squaresvm.bench.table import DataSet, TableRow, Tolerance
+from squaresvm.bench.table import DataSet, TableRow
+from squaresvm.solvers import Sumt
 from squaresvm.typing import FloatArray
 
-__all__ = ["Change", "Measured", "agreement", "compare_results", "judge", "measure"]
+__all__ = ["Measured", "measure"]
 
 #: Multipliers above it are the support vectors "with tolerance" of the LSVM paper.
 _TOLERANCE = 1e-3
@@ -151,7 +152,9 @@ def _fitted(row: TableRow, part: _Split, protocol: Mapping[str, Any]) -> tuple[A
     else:
         found["train"] = 100.0 * np.mean(model.predict(part.X) == part.y)
     if part.X_test is not None:
-        found["test"] = 100.0 * np.mean(model.predict(part.X_test) == part.y_test)
+        predicted = model.predict(part.X_test)
+        found["test"] = 100.0 * np.mean(predicted == part.y_test)
+        found["constant"] = 100.0 * bool(np.all(predicted == predicted[0]))
     return model, found | _counts(row, model)
 
 
@@ -185,6 +188,8 @@ def _counts(row: TableRow, model: Any) -> dict[str, float]:
     if not is_peer(row.method):
         found["support_over"] = int(np.count_nonzero(np.abs(model.dual_coef_) > _TOLERANCE))
         found["iterations"] = float(np.max(model.n_iter_))
+    if hasattr(model, "violation_"):
+        found["violation"] = model.violation_
     return found
 
 
@@ -211,36 +216,47 @@ def _facts(model: Any, part: _Split) -> dict[str, Any]:
 
 
 def _forgetting(row: TableRow, train: Examples, data: DataSet, protocol: Mapping[str, Any]) -> Measured:
-    """Time `forget` of k rows against a refit of the others, the same fit before each."""
+    """Time `forget` of k rows, with and without the repair that it may leave for later, against a refit.
+
+    Before each, the same fit, and one row more that is forgotten at once: what a first request makes for
+    those that follow, as the inverse of the decremental paper, belongs to what is known before rows leave.
+    """
     limit = row.options.get("rows", len(train.y))
     part = _scaled(data, Examples(train.X[:limit], train.y[:limit]), None)
     k = int(row.options["forget"])
-    values: dict[str, list[float]] = {"seconds": [], "refit": [], "gain": []}
+    X, y = np.vstack([part.X, part.X[-1:]]), np.append(part.y, part.y[-1])
+    values: dict[str, list[float]] = {"seconds": [], "flushed": [], "refit": [], "gain": []}
     model = make_method(row.method, row.parameters)
     model.fit(part.X, part.y).forget(range(k))  # What is compiled is compiled now.
     for _ in range(protocol.get("repeats", 1)):
         start = time.perf_counter()
         model.fit(part.X[k:], part.y[k:])
         refit = time.perf_counter() - start
-        model.fit(part.X, part.y)
+        model.fit(X, y).forget([limit])
         start = time.perf_counter()
         model.forget(range(k))
         seconds = time.perf_counter() - start
-        for name, value in (("seconds", seconds), ("refit", refit), ("gain", refit / seconds)):
+        model.flush()
+        flushed = time.perf_counter() - start
+        found = {"seconds": seconds, "flushed": flushed, "refit": refit, "gain": refit / flushed}
+        for name, value in found.items():
             values[name].append(value)
     return Measured(values, _facts(model, part), None)
 
 
 def _towards_a_free_bias(row: TableRow, train: Examples, data: DataSet) -> Measured:
-    """Solve one problem of the relaxed paper's sequence, and say how far it is from its limit."""
-    part = _scaled(data, train, None)
+    """Stop SUMT after some values of A, each problem started from the last, and say how far it has come."""
+    part, step = _scaled(data, train, None), row.options["step"]
     parameters = dict(row.parameters)
-    parameters["A"] *= row.options["factor"] ** row.options["step"]
+    solver = Sumt(
+        A0=parameters.pop("A"), rho=row.options["factor"], callback=lambda now: now.iteration > step
+    )
     start = time.perf_counter()
-    model = make_method(row.method, parameters).fit(part.X, part.y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It ends where it is told to.
+        model = make_method(row.method, {**parameters, "solver": solver}).fit(part.X, part.y)
     seconds = time.perf_counter() - start
-    shared = {name: value for name, value in parameters.items() if name in ("C", "kernel", "gamma")}
-    limit = make_method("LSSVC", {**shared, "tol": 1e-10}).fit(part.X, part.y)
+    limit = make_method("LSSVC", {**parameters, "tol": 1e-10}).fit(part.X, part.y)
     beta = _multipliers(model, len(part.y))
     values = {
         "seconds": seconds,
@@ -254,147 +270,3 @@ def _multipliers(model: Any, n_rows: int) -> FloatArray:
     beta = np.zeros(n_rows)
     beta[model.support_] = model.dual_coef_[0]
     return beta
-
-
-#: Below this many seconds a time says nothing about the code.
-_MIN_SECONDS = 1e-3
-
-
-def judge(
-    paper: Mapping[str, float], summary: Mapping[str, Mapping[str, float]], tolerance: Mapping[str, Tolerance]
-) -> dict[str, dict[str, Any]]:
-    """Return for each measure that has a tolerance how far ours is from the paper's and whether it may be.
-
-    Examples
-    --------
-    >>> from squaresvm.bench.protocols import judge
-    >>> from squaresvm.bench.table import Tolerance
-    >>> verdict = judge({"test": 83.0}, {"test": {"mean": 83.4}}, {"test": Tolerance(points=0.5)})
-    >>> verdict["test"]["agrees"]
-    True
-    """
-    found = {}
-    for name, rule in tolerance.items():
-        if name in paper and name in summary:
-            difference = summary[name]["mean"] - paper[name]
-            allowed = rule.allowed(paper[name], paper.get(f"{name}_std"))
-            found[name] = {
-                "difference": difference,
-                "allowed": allowed,
-                "agrees": bool(abs(difference) <= allowed + 1e-9),
-            }
-    return found
-
-
-def agreement(entry: Mapping[str, Any]) -> tuple[int, int, bool] | None:
-    """Return how many data sets of a table agree, of how many, and whether that is enough.
-
-    A data set agrees where all its rows that are judged do. None where nothing is judged.
-    """
-    by_data: dict[str, bool] = {}
-    for line in entry["rows"]:
-        for verdict in line["verdicts"].values():
-            by_data[line["data"]] = by_data.get(line["data"], True) and verdict["agrees"]
-    if not by_data:
-        return None
-    good = sum(by_data.values())
-    needed = entry["at_least"] if entry["at_least"] is not None else len(by_data)
-    return good, len(by_data), good >= needed
-
-
-class Change(NamedTuple):
-    """One row that became worse."""
-
-    table: str
-    row: str
-    kind: str
-    text: str
-
-
-def compare_results(
-    old: Mapping[str, Any], new: Mapping[str, Any], *, slower: float = 1.25, points: float = 0.5
-) -> tuple[list[Change], int]:
-    """Return what became worse, and how many rows could be compared.
-
-    Machines differ, so seconds count as a ratio to the peers of the same run that do the same work (the same
-    table, data and work). Testing rates count by themselves: splits and seeds are the same.
-
-    Parameters
-    ----------
-    old, new : dict
-        Results of two runs in the same mode.
-    slower : float, default=1.25
-        A ratio that grew by this factor is reported.
-    points : float, default=0.5
-        A testing rate that fell by more percentage points is reported.
-
-    Returns
-    -------
-    changes : list of Change
-    compared : int
-    """
-    if old["mode"] != new["mode"]:
-        raise ValueError(f"the old results are of {old['mode']} mode, the new ones of {new['mode']} mode")
-    changes, compared = [], 0
-    before = {key: (line, entry) for key, line, entry in _lines(old)}
-    for key, line, entry in _lines(new):
-        if key not in before:
-            continue
-        compared += 1
-        earlier, earlier_entry = before[key]
-        table, name = key[0], " ".join(part for part in key[1:] if part)
-        if earlier["status"] == "done" and line["status"] != "done":
-            changes.append(Change(table, name, "failed", f"{line['status']}: {line.get('reason', '')}"))
-            continue
-        fell = _mean(earlier, "test") - _mean(line, "test")
-        if fell > points:
-            changes.append(
-                Change(
-                    table,
-                    name,
-                    "less accurate",
-                    f"testing rate {_mean(line, 'test'):.2f} % was {fell:.2f} more",
-                )
-            )
-        ratios, were = _ratios(line, entry), _ratios(earlier, earlier_entry)
-        grown = {peer: ratios[peer] / were[peer] for peer in ratios if peer in were}
-        if grown and min(grown.values()) > slower:  # One peer that became faster is not our loss.
-            peer = min(grown, key=lambda name: grown[name])
-            changes.append(
-                Change(
-                    table,
-                    name,
-                    "slower",
-                    f"{ratios[peer]:.3g} of the time of {peer}, was {were[peer]:.3g}",
-                )
-            )
-    return changes, compared
-
-
-def _lines(results: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield our own rows by what identifies them."""
-    for name, entry in results["tables"].items():
-        for line in entry["rows"]:
-            if not line["peer"]:
-                yield (name, line["data"], line["label"], line["work"]), line, entry
-
-
-def _mean(line: Mapping[str, Any], measure: str) -> float:
-    return line["summary"].get(measure, {}).get("mean", float("nan"))
-
-
-def _ratios(line: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return our seconds by those of each peer, medians; for forgetting, by those of a refit."""
-    ours = line["summary"].get("seconds", {}).get("median", 0.0)
-    if line["status"] != "done" or ours < _MIN_SECONDS:
-        return {}
-    found = {
-        other["label"]: other["summary"]["seconds"]["median"]
-        for other in entry["rows"]
-        if other["peer"]
-        and other["status"] == "done"
-        and (other["data"], other["work"]) == (line["data"], line["work"])
-    }
-    if "refit" in line["summary"]:
-        found["a refit"] = line["summary"]["refit"]["median"]
-    return {peer: ours / seconds for peer, seconds in found.items() if seconds >= _MIN_SECONDS}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from squaresvm.bench.pictures import curves, regions
-from squaresvm.bench.protocols import agreement
 from squaresvm.bench.table import AXES, MEASURES
+from squaresvm.bench.verdicts import agreement
 from squaresvm.pages.page import page_of, write_atomically
 
 __all__ = [
@@ -126,11 +126,17 @@ def verdict(entry: Mapping[str, Any]) -> str:
     words = []
     counted = agreement(entry)
     if counted is not None:
-        good, judged, enough = counted
-        need = "" if entry["at_least"] is None else f" ({entry['at_least']} needed)"
         words.append(
-            f"{'Reproduces' if enough else 'Does not reproduce'}: {good} of {judged} sets agree{need}."
+            f"{'Reproduces' if counted.good == counted.judged else 'Does not reproduce in full'}: "
+            f"{counted.good} of {counted.judged} cells agree."
         )
+        if counted.one_class:
+            words.append(f"{counted.one_class} of them by predicting the larger class for every row.")
+        if counted.peers_judged:
+            words.append(
+                f"Of the paper's other methods, by the peers that stand for them: {counted.peers_good} of "
+                f"{counted.peers_judged}."
+            )
     else:
         words.append("Nothing to judge: times, or a picture.")
     states = [line["status"] for line in entry["rows"]]
@@ -147,13 +153,25 @@ def verdict(entry: Mapping[str, Any]) -> str:
 
 def _remarks(entry: Mapping[str, Any]) -> list[str]:
     remarks = [_REPRODUCTION] if entry["tuned_on_test"] else []
-    remarks += entry["remarks"]
+    remarks += [*entry["remarks"], *_rules(entry)]
     by_steps: dict[str, list[str]] = {}
     for name, steps in entry["prepared"].items():
         words = "; ".join(_STEPS[step] for step in steps) or "as they are"
         by_steps.setdefault(words, []).append(name)
     remarks += [f"Columns {words}: {', '.join(names)}." for words, names in by_steps.items()]
     return remarks
+
+
+def _rules(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how far cells may be from the paper's: fixed before the run, as part of the declaration."""
+    rules = []
+    for name, rule in entry["tolerance"].items():
+        parts = [f"{rule['points']:g}"] * bool(rule["points"])
+        parts += [f"{rule['percent']:g} % of it"] * bool(rule["percent"])
+        parts += [f"{rule['deviations']:g} of the paper's standard deviations"] * bool(rule["deviations"])
+        rules.append(f"{MEASURES[name]}: {', or '.join(parts) or 'nothing'}")
+    if rules:
+        yield f"How far a cell may be from the paper's, stated before the run: {'; '.join(rules)}."
 
 
 def grid_of(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -181,6 +199,8 @@ def grid_of(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 def _is_shown(line: Mapping[str, Any], name: str) -> bool:
     if name in ("support_over", "iterations"):
         return name in line["paper"]
+    if name == "constant":
+        return line["summary"].get(name, {}).get("mean", 0.0) > 0.0
     return name in line["summary"] or name in line["paper"]
 
 
@@ -188,7 +208,7 @@ def measured_text(line: Mapping[str, Any], name: str) -> str:
     """Return what a row has measured, as the tables show it; empty where it has not."""
     if name not in line["summary"]:
         return ""
-    found, timed = line["summary"][name], name in ("seconds", "refit", "gain")
+    found, timed = line["summary"][name], name in ("seconds", "flushed", "refit", "gain")
     spread = f" ± {found['std']:.2g}" if found["std"] > 1e-9 and not timed else ""
     return f"{_short(name, found['median' if timed else 'mean'])}{spread}"
 
@@ -206,7 +226,7 @@ def _short(name: str, value: float) -> str:
         return f"{value:.2f}"
     if name in ("support", "support_over", "iterations"):
         return f"{value:.1f}".removesuffix(".0")
-    return f"{value:.4g}" if name not in ("seconds", "refit", "gain") else f"{value:.3g}"
+    return f"{value:.4g}" if name not in ("seconds", "flushed", "refit", "gain") else f"{value:.3g}"
 
 
 def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -225,12 +245,17 @@ def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _remark(line: Mapping[str, Any], reason: str) -> str:
     if line["status"] != "done":
-        return f"{line['status']}: {line.get('reason', '')}"
+        counted = f"; {len(line['verdicts'])} cells count against" if line["verdicts"] else ""
+        return f"{line['status']}: {line.get('reason', '')}{counted}"
     words = []
     for name, verdict in line["verdicts"].items():
         sign = "agrees" if verdict["agrees"] else "differs"
-        words.append(f"{name} {sign} ({verdict['difference']:+.2g}, {verdict['allowed']:.2g} allowed)")
-    if reason:
+        found = verdict["difference"]
+        by = "not measured" if found is None else f"{found:+.2g}"
+        words.append(f"{name} {sign} ({by}, {verdict['allowed']:.2g} allowed)")
+    if line["summary"].get("constant", {}).get("mean") == 100.0:
+        words.append("every prediction is the larger class")
+    if reason and words:
         words[-1] += f", {reason}"
     if "not converged" in str(line.get("facts", {}).get("certificate", "")):
         words.append("not converged")

@@ -23,8 +23,9 @@ import numpy as np
 from squaresvm._version import __version__
 from squaresvm.bench.data import MissingDataError
 from squaresvm.bench.methods import METHODS, MissingPeerError, is_peer
-from squaresvm.bench.protocols import judge, measure
+from squaresvm.bench.protocols import measure
 from squaresvm.bench.table import DataSet, PaperTable, TableRow
+from squaresvm.bench.verdicts import judge
 from squaresvm.runtime.atomic import replacing
 
 __all__ = ["InProcess", "ResultsError", "Worker", "key_of", "read_results", "run_tables"]
@@ -96,7 +97,7 @@ def run_tables(
                 protocol = {**table.protocol, **(table.quick if quick else {})}
                 key = key_of(table, row, protocol, quick=quick)
                 outcome = kept.get(key) or _outcome(worker, table, row, protocol, quick, absent or {})
-                entry["rows"].append(_line(table, row, key, outcome))
+                entry["rows"].append(_line(table, row, key, outcome, quick))
                 done += 1
                 _write(
                     path, results | {"kept": _others(kept, results)}
@@ -168,7 +169,7 @@ def _heading(table: PaperTable) -> dict[str, Any]:
         "paper": table.paper,
         "where": table.where,
         "tuned_on_test": table.tuned_on_test,
-        "at_least": table.at_least,
+        "tolerance": {name: asdict(rule) for name, rule in table.tolerance.items()},
         "remarks": list(table.remarks),
         "plot": dict(table.plot),
         "prepared": {name: list(data.prepare) for name, data in table.data.items()},
@@ -208,7 +209,9 @@ def _outcome(
     return worker.run(row, data, protocol, limit)
 
 
-def _line(table: PaperTable, row: TableRow, key: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
+def _line(
+    table: PaperTable, row: TableRow, key: str, outcome: Mapping[str, Any], quick: bool
+) -> dict[str, Any]:
     values: Mapping[str, list[float]] = outcome.get("values", {})
     summary = {
         name: {
@@ -231,7 +234,7 @@ def _line(table: PaperTable, row: TableRow, key: str, outcome: Mapping[str, Any]
         "paper": dict(row.paper),
         "differs": row.differs,
         "summary": summary,
-        "verdicts": {} if is_peer(row.method) else judge(row.paper, summary, table.tolerance),
+        "verdicts": {} if quick else judge(row.paper, summary, table.tolerance),
         **outcome,
     }
 

@@ -71,7 +71,7 @@ class PredictingIntervals(Updating):
             weights = state.rows.weights[state.held]
             ends = np.empty((*centre.shape, 2))
             for part in row_blocks(centre.shape[0], state.held.size):
-                reached = reach(state.problem, state.current_solution, probes_of(state, probes[part]))
+                reached = reach(*state.judged, probes_of(state, probes[part]))
                 for j, column in enumerate(residuals.T):
                     ends[part, j] = jackknife_plus(centre[part, j], reached, column, weights, float(coverage))
         return ends[:, 0] if state.is_flat else ends

@@ -21,7 +21,7 @@ from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.left_out import probes_of
 from squaresvm.estimators.requests import Updating
-from squaresvm.factors import Moments, MomentsFactor
+from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
 from squaresvm.judging.evidence import log_evidence
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
@@ -59,7 +59,7 @@ class Gaussian(Updating):
         """
         with REQUESTS:
             state = self._holding("log_marginal_likelihood")
-            return float(log_evidence(state.problem, state.current_solution).sum())
+            return float(log_evidence(*state.judged).sum())
 
     def _deviations(self, X: Any) -> FloatArray:
         """Return the standard deviation of f at each row, of shape (rows,)."""
@@ -77,7 +77,8 @@ class Gaussian(Updating):
 
 def _variances(state: State, X: Matrix) -> FloatArray:
     """Return (1) at each row."""
-    problem, Z = state.problem, state.problem.operator.features
+    problem, solution = state.judged
+    Z = problem.operator.features
     if Z is not None:
         sums = Moments.of(Z, problem.costs, problem.targets)
         return MomentsFactor(sums, problem.bias).leverage(X)
@@ -87,7 +88,7 @@ def _variances(state: State, X: Matrix) -> FloatArray:
             "return_std needs k(x, x) of the rows, which a precomputed kernel matrix does not hold: give the "
             "kernel as a callable"
         )
-    factor = state.kernel_factor()
+    factor = CholeskyFactor.current(solution.factor, problem.operator, problem.ridge, problem.bias)
     found = np.asarray(kernel.diagonal(X), dtype=np.float64).copy()
     for part in row_blocks(X.shape[0], state.held.size):
         near = np.asarray(probes_of(state, X[part]), dtype=np.float64).T

@@ -204,7 +204,7 @@ def _features(state: State, rows: Any) -> Matrix:
 
 def probes_of(state: State, X: Matrix) -> Matrix:
     """Return what the problem knows rows by: their features in w, else kernel values with its own rows."""
-    if state.problem.operator.features is not None:
+    if state.judged[0].operator.features is not None:
         return X
     if state.settings.kernel is None:
         return X.toarray()[:, state.held] if sp.issparse(X) else X[:, state.held]

@@ -143,28 +143,35 @@ class CholeskyFactor(InverseView):
         beta = solution.beta
         assert beta is not None
         corner = product(columns.T, columns) if halfway else columns[gone]
-        beside = np.zeros(gone.size)
-        if not self.bias.is_absent:
-            beside = self.ones[gone] / self._schur
+        u = self.ones[gone]
+        beside = np.zeros(gone.size) if self.bias.is_absent else u / self._schur
         # The columns of N itself are those of N0 less u beside'.
-        pivots = solve_definite(corner - self.ones[gone, None] * beside, beta[positions])
+        pivots = solve_definite(corner - u[:, None] * beside, beta[positions])
         inverse_root = triangular_inverse(lower_root(corner))
         correction = _few_columns(columns, inverse_root.T)
         moved = _few_columns(columns, pivots)
-        lost = _few_columns(correction, inverse_root @ self.ones[gone, None])
+        lost = _few_columns(correction, inverse_root @ u[:, None])
         if halfway:
             moved, lost = self.inverse.other_half(moved), self.inverse.other_half(lost)
-        moved -= _few_columns(self.ones[:, None], (beside @ pivots)[None])
-        shrunk = self.ones - lost[:, 0]
-        shrunk[gone] = 0.0
-        ridge = self.ridge.copy()
-        ridge[gone] = 1.0
-        signs = self._corrected(correction, -1.0, halfway)
-        slots, emptied = dropped(self.slots, positions), np.concatenate([self.emptied, gone])
-        factor = replace(self, slots=slots, ridge=ridge, ones=shrunk, signs=signs, emptied=emptied)
+        shift = beside @ pivots
+        moved -= self.ones[:, None] * shift
+        shrunk, ridge = self.ones - lost[:, 0], self.ridge.copy()
+        shrunk[gone], ridge[gone] = 0.0, 1.0
+        factor = CholeskyFactor(
+            self.inverse,
+            self.version,
+            self.extent,
+            dropped(self.slots, positions),
+            ridge,
+            self.bias,
+            shrunk,
+            self._corrected(correction, -1.0, halfway),
+            self.is_shifted,
+            np.concatenate([self.emptied, gone]),
+        )
         # take: plain indexing of a column takes several times as long.
         left = dropped(beta - moved.take(self.slots, axis=0), positions)
-        return factor, Solution(beta=left, bias=solution.bias - beside @ pivots, factor=factor)
+        return factor, Solution(beta=left, bias=solution.bias - shift, factor=factor)
 
     def _goes_halfway(self, gone: IntArray) -> bool:
         """Return whether so many rows leave, by a Cholesky factor and nothing else, that half is enough."""

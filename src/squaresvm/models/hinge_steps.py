@@ -1,6 +1,8 @@
-"""Squared hinge: learning and forgetting by going on from where the model was."""
+"""Models without a factor: learning and forgetting by going on from where the model was."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,11 +11,16 @@ from squaresvm.operators import LinearOperator
 from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import ActiveSet
+from squaresvm.solvers.base import Solver
+from squaresvm.solvers.choose_linear import single_updates
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
 from squaresvm.typing import IntArray
 
-__all__ = ["HingeStep", "NewtonStep"]
+if TYPE_CHECKING:
+    from squaresvm.models.state import State
+
+__all__ = ["HingeStep", "NewtonStep", "RowStep"]
 
 
 class HingeStep(StepBase):
@@ -95,3 +102,40 @@ class NewtonStep(StepBase):
             start = Solution(primal=self.state.primal, bias=self.solution.bias)
         self.solution = Newton().solve(self.now, tol=settings.tol, max_iter=settings.max_iter, start=start)
         self._tell(f"{self.now.loss}, linear: Newton steps in w go on from where the model was")
+
+
+class RowStep(StepBase):
+    """Linear models with multipliers and without a kernel matrix: updates that carry w go on from them."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._solver: Solver = single_updates(state.problem)
+        self.solver = self._solver.name
+
+    def forget(self, leaving: Leaving) -> None:
+        """Go on from the multipliers of the rows kept."""
+        beta, same = self.solution.beta, leaving.same_classes
+        assert beta is not None
+        X = leaving.X
+        self._go(LinearOperator(X), leaving.targets, dropped(self.now.costs, leaving.gone))
+        rest = Solution(beta=dropped(beta, leaving.gone), bias=self.solution.bias, n_iter=0)
+        if same and not np.any(beta[leaving.gone]):
+            self.solution = rest
+            self._tell("the rows that left had no multipliers, so nothing else changes")
+        else:
+            self._resolve(rest if same else None)
+
+    def learn(self, coming: Coming) -> None:
+        """Go on from the multipliers held, the new rows at zero."""
+        beta = self.solution.beta
+        assert beta is not None
+        padded = np.vstack([beta, np.zeros((coming.weights.size, beta.shape[1]))])
+        self._go(LinearOperator(coming.X), coming.targets, self._joined_costs(coming.weights))
+        self._resolve(Solution(beta=padded, bias=self.solution.bias) if coming.same_classes else None)
+
+    def _resolve(self, start: Solution | None) -> None:
+        settings = self.state.settings
+        self.solution = self._solver.solve(
+            self.now, tol=settings.tol, max_iter=settings.max_iter, start=start
+        )
+        self._tell(f"{self.now.loss}, linear: updates that carry w go on from the multipliers held")

@@ -20,6 +20,7 @@ from squaresvm.problem import Problem
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import sign_columns, two_labels, value_columns
 from squaresvm.solvers.choose import wants_rows
+from squaresvm.solvers.choose_linear import wants_features
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = [
@@ -50,8 +51,8 @@ def make_problem(
     operator : Operator or None
         Where K is at hand already.
     in_w : bool or None
-        Whether a linear model is solved in w, where the operator has to be made; None: where it has fewer
-        columns than rows.
+        Whether the solution of a linear model is in w, where the operator has to be made; None: not known
+        yet.
     """
     weights = settings.row_weights(rows.y, rows.weights)
     held = rows_of_weight(weights)
@@ -119,20 +120,28 @@ def features(rows: Rows, held: IntArray | slice) -> Matrix:
 def make_operator(
     rows: Rows, held: IntArray | slice, weights: FloatArray, settings: Settings, in_w: bool | None = None
 ) -> Operator:
-    """Return the operator of the rows in `held`.
-
-    A linear model is solved in w where it has fewer columns than rows, unless `in_w` says otherwise.
-    """
+    """Return the operator of the rows in `held`: their kernel matrix, or for linear models the rows."""
     X = features(rows, held)
     if settings.kernel is not None:
         settings.kernel.check_range(X)
     operator: StoredOperator
     if settings.kernel is None:
         operator = PrecomputedOperator(X if X.shape[0] == rows.count else X[:, held])
-    elif settings.is_linear and (X.shape[1] < X.shape[0] if in_w is None else in_w):
+    elif settings.is_linear and _stays_linear(X, settings, in_w):
         return LinearOperator(X)
     elif wants_rows(settings.solver, X.shape[0]) and not settings.proximal:
         operator = OnDemandOperator(settings.kernel, X)
     else:
         operator = DenseOperator(settings.kernel, X)
     return ProximalOperator(operator, weights) if settings.proximal else operator
+
+
+def _stays_linear(X: Matrix, settings: Settings, in_w: bool | None) -> bool:
+    """Return whether solvers of a linear model get the rows themselves, and no kernel matrix.
+
+    They do where there are fewer columns than rows, and where the kernel matrix of wide rows would cost more
+    than updates that carry w.
+    """
+    if in_w is not None and in_w:
+        return True
+    return (in_w is None and X.shape[1] < X.shape[0]) or wants_features(settings.solver, X)

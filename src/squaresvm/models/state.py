@@ -15,13 +15,14 @@ from squaresvm.factors import CholeskyFactor
 from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.leave_one_out import Cost, fixed_set, leave_one_out_at_cost
 from squaresvm.judging.left_out import LeftOut, left_out
+from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.models import updates
 from squaresvm.models.drift import Watch
 from squaresvm.models.model import Known, Model, NewRows, Update, positive
 from squaresvm.models.ownership import Claim, SupersededError
 from squaresvm.models.problems import make_problem
-from squaresvm.operators import LinearOperator, Operator, StoredOperator
+from squaresvm.operators import DenseOperator, LinearOperator, Operator, StoredOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate, Solution
@@ -237,7 +238,7 @@ class State(Model):
 
     def leave_one_out(self, fixed: bool = False) -> FloatArray:
         """Return f at each row of positive weight, of the model without that row, of shape (m, k)."""
-        problem, solution = self.problem, self.current_solution
+        problem, solution = self.judged
         if fixed:
             return fixed_set(problem, solution)
         values, self.known.loo_cost = leave_one_out_at_cost(problem, solution, self.settings.tol)
@@ -263,10 +264,30 @@ class State(Model):
 
     def left_out(self, steps: list[int] | None = None) -> LeftOut:
         """Return the models without some of the rows of positive weight; re-solves note their steps."""
-        problem = self.problem
-        if problem.loss == Loss.SQUARED and problem.operator.features is None:
+        if self.problem.loss == Loss.SQUARED and self.problem.operator.features is None:
             self.kernel_factor()  # Kept, where the solver made none.
-        return left_out(problem, self.current_solution, self.settings.tol, steps)
+        problem, solution = self.judged
+        return left_out(problem, solution, self.settings.tol, steps)
+
+    @property
+    def judged(self) -> tuple[Problem, Solution]:
+        """Problem and solution for questions about rows left out.
+
+        Of wide rows that a linear model holds without a kernel matrix it has one: the smaller system.
+        """
+        problem = self.problem
+        Z = problem.operator.features
+        if Z is None or Z.shape[1] < Z.shape[0]:
+            return problem, self.current_solution
+        return self._by_kernel
+
+    @cached_property
+    def _by_kernel(self) -> tuple[Problem, Solution]:
+        problem = self.problem
+        operator = DenseOperator(Kernel("linear"), problem.operator.features)
+        whole = Problem(operator, problem.targets, problem.costs, problem.loss, problem.bias)
+        beta = problem.multipliers(self.solution)
+        return whole, replace(self.solution, beta=beta, primal=None, factor=None)
 
     # From one state to the next --------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from squaresvm.family import Loss
 from squaresvm.models.factor_steps import FactorStep, ProximalStep
-from squaresvm.models.hinge_steps import HingeStep, NewtonStep
+from squaresvm.models.hinge_steps import HingeStep, NewtonStep, RowStep
 from squaresvm.models.inverse_step import InverseStep
 from squaresvm.models.model import Known, NewRows, Settings, Update
 from squaresvm.models.ownership import Claim
@@ -37,7 +37,7 @@ def _step_for(state: State) -> Step:
     if SumsStep.serves(state):
         return SumsStep(state)
     if isinstance(state.problem.operator, LinearOperator):
-        return NewtonStep(state)
+        return NewtonStep(state) if state.solution.beta is None else RowStep(state)
     if InverseStep.serves(state):
         return InverseStep(state)
     if state.settings.loss == Loss.SQUARED_HINGE:

@@ -182,8 +182,8 @@ class DenseOperator(StoredOperator):
         return self.kernel(self.X[rows], self.X[columns])
 
     def diagonal(self) -> FloatArray:
-        """Return the diagonal of K."""
-        return self.kernel.diagonal(self.X)
+        """Return the diagonal of K; from the store where there is one, as rows in pieces are slow to join."""
+        return self.kernel.diagonal(self.X) if self._store is None else super().diagonal()
 
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return k(X, rows) coefficients, in blocks, leaving out rows without coefficients."""

@@ -345,6 +345,7 @@ def columns_of(solutions: Sequence[Solution], trace: tuple[Any, ...] | None = No
         outcome=ended[0] if ended else Outcome.FINISHED,
         trace=trace,
         work=_total([s.work for s in solutions if s.work is not None]),
+        note="; ".join(dict.fromkeys(s.note for s in solutions if s.note)),
     )
 
 

@@ -9,13 +9,14 @@ import numpy as np
 from squaresvm.operators import LinearOperator, RowCache
 from squaresvm.operators.computed import pivoted_features
 from squaresvm.problem import Loss, Problem
-from squaresvm.runtime.arguments import check_choice, check_integer
+from squaresvm.runtime.arguments import check_choice, check_flag, check_integer
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, Target, search_active_sets
 from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.solvers.equalities import EqualitySystem, SwitchedSystem
 from squaresvm.solvers.newton import search
+from squaresvm.solvers.plain_sets import plain_active_sets
 from squaresvm.solvers.sesqui_smo import BoundedDescent
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
@@ -40,11 +41,14 @@ class ActiveSet:
     ----------
     n_sv_max : int, optional
         The paper's cap on the rows in a factor, at least 2. The search begins with as many rows, stratified
-        by class, and takes in others in decreasing order of their errors. A cap below the true number of
-        support vectors would end at a wrong answer without a word: where it is met, it is doubled.
+        by class, and takes in others in decreasing order of their errors. With a cap below the true number of
+        support vectors the paper's iteration mostly goes round: where the cap is met, it is doubled.
     reuse : {'hybrid', 'switches', 'refactor'}, default='hybrid'
         What becomes of the factor of the last set: updated where few rows change and made anew where many do;
         always updated, by the paper's adjacent switches (64); or always made anew.
+    plain : bool, default=False
+        The paper's iteration S -> S(e(S)) and nothing else, steps 1 to 5: no line search, and a cap that does
+        not grow. It may go round; then ``solver_reason_`` and the certificate say so.
     callback, trace : optional
         See :class:`~squaresvm.solvers.Progress`.
 
@@ -55,9 +59,9 @@ class ActiveSet:
 
     Notes
     -----
-    The paper's iteration S -> S(e(S)) has no line search and cycles (72 of 298 random linear problems at
-    C = 1e4). Each step is a Newton step for the primal problem, so an exact line search along it makes the
-    objective fall and the search finite.
+    The paper's iteration S -> S(e(S)) has no line search and can cycle (72 of 298 random linear problems at
+    C = 1e4; none at the paper's own parameters). Each step is a Newton step for the primal problem, so an
+    exact line search along it makes the objective fall and the search finite.
 
     The iterate is f at the rows, ``|w|^2`` and b, not beta: where K is rank-deficient, sums of multipliers of
     several sets collect parts from the null space of K that are 1e6 times larger than the answer.
@@ -75,6 +79,7 @@ class ActiveSet:
 
     n_sv_max: int | None = None
     reuse: str = "hybrid"
+    plain: bool = False
     callback: Callback | None = None
     trace: bool = False
 
@@ -86,6 +91,7 @@ class ActiveSet:
         if self.n_sv_max is not None:
             check_integer("n_sv_max", self.n_sv_max, 2)
         check_choice("reuse", self.reuse, ("hybrid", "switches", "refactor"))
+        check_flag("plain", self.plain)
         check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
@@ -123,7 +129,12 @@ class ActiveSet:
         monitor: Monitor,
     ) -> Solution:
         """Return the solution of one column, and what it took."""
-        growths = 0
+        growths, cap = 0, self.n_sv_max
+        if self.plain:
+            everyone = np.ones(problem.n_rows, dtype=bool)
+            begin = everyone if cap is None else _stratified(problem.targets[:, 0], cap)
+            found = plain_active_sets(problem, system, begin, cap, limit, monitor)
+            return replace(found, work=dict(system.work))
         if self.n_sv_max is not None and self.n_sv_max < problem.n_rows:
             found, growths = _capped(problem, tol, limit, first, system, self.n_sv_max, monitor)
         else:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
 from squaresvm.operators import OnDemandOperator
 from squaresvm.problem import Loss, Problem
-from squaresvm.problem.products import is_wide
-from squaresvm.runtime.resources import available_memory, thread_count
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Callback, Solver
 from squaresvm.solvers.block_cg import forecast
+from squaresvm.solvers.choose_linear import fits, for_features, largest, single_updates
 from squaresvm.solvers.conjugate_gradient import ConjugateGradient
 from squaresvm.solvers.decremental import ExplicitInverse
 from squaresvm.solvers.direct import Direct
@@ -26,12 +22,15 @@ from squaresvm.solvers.sesqui_smo import SesquiSmo
 from squaresvm.solvers.substitution import Substitution
 from squaresvm.solvers.sumt import Sumt
 from squaresvm.solvers.two_smo import TwoSmo
-from squaresvm.typing import Matrix
 
-__all__ = ["SOLVERS", "WithKernelHeld", "check_solver", "choose", "choose_for_source", "wants_rows"]
+__all__ = [
+    "SOLVERS",
+    "WithKernelHeld",
+    "check_solver",
+    "choose",
+    "wants_rows",
+]
 
-#: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
-_MEMORY_SHARE = 0.7
 #: Single updates are taken from this many rows on, where C K_ii is at most that much.
 _MANY_ROWS, _MODERATE = 12_000, 10.0
 #: From this many rows on, conjugate gradients take K in float32 and compute it anew where float64 is needed.
@@ -48,11 +47,6 @@ _HINGE_ITERATIONS, _HINGE_ROWS = 20.0, 12_000
 _FEW_ITERATIONS = 200.0
 #: Rows of a first active set, where the kernel matrix is not held.
 _FIRST_SET = 2000
-
-#: Steps of Newton's method, and of active sets, that a forecast counts on.
-_NEWTON_STEPS, _SET_STEPS = 10.0, 20.0
-#: Operations of Newton's method by products from which on active sets are considered: some seconds.
-_SLOW_WORK = 1e10
 
 #: Solvers by the name that ``solver=`` takes.
 SOLVERS: dict[str, Solver] = {
@@ -114,63 +108,6 @@ def choose(problem: Problem, requested: str | Solver) -> tuple[Solver, str]:
     return solver, "asked for by name"
 
 
-#: What fits a linear model by passes over a source.
-_BY_PASSES = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",)}
-
-
-def choose_for_source(loss: Loss, requested: object, n_features: int) -> tuple[str, str]:
-    """Return the name of the solver for a linear model whose rows are read in passes, and why it was taken.
-
-    Parameters
-    ----------
-    loss : Loss
-    requested : object
-        What ``solver=`` was given: ``'auto'`` or a name. Solvers with options of their own do not go by
-        passes.
-    n_features : int
-
-    Returns
-    -------
-    name : str
-        ``'direct'``: one system from sums of n x n numbers; ``'newton'``: steps in w.
-    reason : str
-
-    Raises
-    ------
-    ValueError
-        If the requested solver does not go by passes.
-    MemoryError
-        If sums were asked for by name, and there is no room for them.
-    """
-    fitting = _BY_PASSES[Loss(loss)]
-    if not isinstance(requested, str) or requested not in ("auto", *fitting):
-        names = " or ".join(repr(name) for name in (*fitting, "auto"))
-        raise ValueError(f"a source is fitted with solver={names}; got {requested!r}")
-    wide = is_wide(n_features)
-    name = requested
-    if name == "auto":
-        name = "direct" if "direct" in fitting and not wide else "newton"
-    if name == "newton":
-        return name, (
-            "conjugate gradients for Newton steps in w need no matrix of columns by columns"
-            if wide
-            else "Newton steps in w need few passes"
-        )
-    if requested == "direct":
-        _check_sums_fit(n_features)
-    return name, "one system from sums over the rows"
-
-
-def _check_sums_fit(n_features: int) -> None:
-    # One for each block that is at work or waits, the total and what it becomes, the system and its factor.
-    needed, free = 8 * n_features**2 * (thread_count() + 6), available_memory()
-    if needed > free:
-        raise MemoryError(
-            f"solver='direct' needs about {needed / 2**30:.1f} GB for sums of {n_features} x {n_features} "
-            f"numbers, and {free / 2**30:.1f} GB are free: leave solver='auto', which needs none of them"
-        )
-
-
 def wants_rows(requested: str | Solver, n_rows: int) -> bool:
     """Return whether K of so many rows is better computed row by row than held.
 
@@ -189,16 +126,11 @@ def wants_rows(requested: str | Solver, n_rows: int) -> bool:
     size = 8 * n_rows**2
     if isinstance(requested, str):
         if requested == "auto":
-            return n_rows >= _GRADIENT_ROWS or not _fits(n_rows)
+            return n_rows >= _GRADIENT_ROWS or not fits(n_rows)
         requested = SOLVERS[requested]
     if isinstance(requested, ConjugateGradient):
         return n_rows >= _SINGLE_ROWS
     return getattr(requested, "by_rows", False) and size > getattr(requested, "memory", 0)
-
-
-def _fits(n_rows: int) -> bool:
-    """Return whether K fits the free memory with room to spare."""
-    return 8 * n_rows**2 <= _MEMORY_SHARE * available_memory()
 
 
 def _features(problem: Problem) -> str:
@@ -222,43 +154,39 @@ def _updates_win(problem: Problem) -> bool:
     """Return whether single updates are several times faster than a factor: many rows and moderate C K_ii."""
     if problem.n_rows < _MANY_ROWS or problem.bias.is_free:
         return False
-    return _largest(problem) <= _MODERATE
+    return largest(problem) <= _MODERATE
 
 
 def _gradients(problem: Problem) -> tuple[Solver, str] | None:
     """Return conjugate gradients and why, where they are expected to be the fastest; else None."""
-    m, fits = problem.n_rows, _fits(problem.n_rows)
+    m, held = problem.n_rows, fits(problem.n_rows)
     rank, iterations, work = forecast(problem)
     if problem.loss == Loss.SQUARED_HINGE:
         wins = m >= _HINGE_ROWS and iterations <= _HINGE_ITERATIONS * m / _HINGE_ROWS
-    elif fits:
+    elif held:
         wins = _ENTRIES * m**2 + work <= _CLEARLY * _FACTOR * m**3
     else:
         wins = iterations <= _FEW_ITERATIONS
     if not wins:
         return None
-    size = f"{m} rows" if fits else f"{m} rows, whose kernel matrix does not fit the free memory"
+    size = f"{m} rows" if held else f"{m} rows, whose kernel matrix does not fit the free memory"
     return ConjugateGradient(), (
-        f"{problem.loss}, {size}, C K_ii of {_largest(problem):.3g}: some {iterations:.0f} iterations with a "
+        f"{problem.loss}, {size}, C K_ii of {largest(problem):.3g}: some {iterations:.0f} iterations with a "
         f"preconditioner of rank {rank} take O(m^2) each, a factor O(m^3); the first request to learn, "
         "forget or leave one out makes one"
     )
 
 
-def _largest(problem: Problem) -> float:
-    return float((problem.costs * problem.operator.diagonal()).max())
-
-
 def _automatic(problem: Problem) -> tuple[Solver, str]:
     operator = problem.operator
     if operator.features is not None:
-        return _for_features(problem, operator.features)
+        return for_features(problem, operator.features)
     if isinstance(operator, OnDemandOperator) and not operator.is_held:
         large = problem.n_rows >= _GRADIENT_ROWS
         taken = _gradients(problem) if large else None
         if taken is not None:
             return taken
-        if not large or not _fits(problem.n_rows):
+        if not large or not fits(problem.n_rows):
             return _by_rows(problem)
         solver, reason = _for_held_kernel(problem)
         # A factor asks for K itself; updates and active sets would compute its rows again and again.
@@ -269,58 +197,13 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
 def _for_held_kernel(problem: Problem) -> tuple[Solver, str]:
     """Return the solver for a kernel matrix that is held, or fits."""
     if _updates_win(problem):
-        solver: Solver = TwoSmo() if problem.loss == Loss.SQUARED else SesquiSmo()
-        return solver, (
+        return single_updates(problem), (
             f"{problem.loss}, {problem.n_rows} rows, {problem.bias}: updates of single multipliers take "
             "O(m^2) in all, a factor O(m^3)"
         )
     if problem.loss == Loss.SQUARED:
         return Direct(), f"squared loss, {problem.n_rows} rows: one Cholesky factor is exact and kept"
     return ActiveSet(), f"squared hinge, {problem.n_rows} rows: active sets end at the exact solution"
-
-
-def _for_features(problem: Problem, features: Matrix) -> tuple[Solver, str]:
-    """Return the solver for a linear model with fewer columns than rows."""
-    size = f"{problem.loss}, linear, {features.shape[1]} columns for {problem.n_rows} rows"
-    if not is_wide(features.shape[1]):
-        if problem.loss == Loss.SQUARED:
-            return Direct(), f"{size}: one small linear system in w"
-        return Newton(), f"{size}: Newton steps in w need few passes over the rows"
-    if problem.loss == Loss.SQUARED_HINGE:
-        products, work = _product_forecast(problem, features)
-        by_sets = _set_work(problem.n_rows, features)
-        if work > _SLOW_WORK and by_sets < work and _fits(problem.n_rows):
-            return ActiveSet(), (
-                f"{size}: conjugate gradients for Newton steps in w would take some {products:.0f} products "
-                f"with the rows, {work / by_sets:.0f} times the work of active sets on XX', which end at the "
-                "exact solution"
-            )
-    return Newton(), (
-        f"{size}: conjugate gradients for Newton steps in w take passes over the rows, and no matrix of "
-        "columns by columns"
-    )
-
-
-def _product_forecast(problem: Problem, features: Matrix) -> tuple[float, float]:
-    """Return how many products Newton's method by conjugate gradients takes, and their operations.
-
-    A step takes about the root of the condition number, which is that of I + Z'CZ for rows without order:
-    1 + C K_ii (1 + sqrt(m / n))^2.
-    """
-    m, n = features.shape
-    diagonal = float((problem.costs * problem.operator.diagonal()).mean())
-    condition = 1.0 + diagonal * (1.0 + np.sqrt(m / n)) ** 2
-    products = _NEWTON_STEPS * np.sqrt(condition) * problem.n_columns
-    return products, 4.0 * products * _entries(features)
-
-
-def _set_work(m: int, features: Matrix) -> float:
-    """Return the operations of active sets on XX': that matrix, and a factor of half the rows a step."""
-    return 2.0 * m * _entries(features) + _SET_STEPS * (0.5 * m) ** 3
-
-
-def _entries(features: Matrix) -> float:
-    return float(features.nnz if sp.issparse(features) else features.size)
 
 
 @dataclass(frozen=True)

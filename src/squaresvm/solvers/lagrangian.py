@@ -17,7 +17,7 @@ from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Inverse", "Lagrangian"]
+__all__ = ["Inverse", "Lagrangian", "implicit_lagrangian"]
 
 _MAX_ITER = 10_000
 #: Times that an iterate within tol, by its own count, may turn out to be above it.
@@ -316,3 +316,43 @@ def _labelled(solution: Solution, n_iter: int, outcome: Outcome) -> Solution:
     return Solution(
         beta=solution.beta, primal=solution.primal, bias=solution.bias, n_iter=n_iter, outcome=outcome
     )
+
+
+def implicit_lagrangian(problem: Problem, beta: FloatArray, alpha: float) -> tuple[float, FloatArray]:
+    """Return the LSVM paper's implicit Lagrangian (17) of one column, and its gradient (18).
+
+    By (19) its gradient vanishes only where (14) holds, unless alpha is an eigenvalue of Q: at the solution
+    of the dual problem (11). Correction: it is convex, and that point its minimum over all u, for alpha above
+    the largest eigenvalue of Q, and not under condition (16), which the iteration (15) needs. Below the least
+    eigenvalue the same point is a maximum.
+
+    Parameters
+    ----------
+    problem : Problem
+        The squared hinge, with a penalised or no bias.
+    beta : ndarray of shape (m,)
+        Signed multipliers, u_i = y_i beta_i, of any sign.
+    alpha : float
+        Greater than 0.
+
+    Returns
+    -------
+    value : float
+    gradient : ndarray of shape (m,)
+        By u.
+    """
+    check_between("alpha", alpha, 0.0)
+    y = problem.targets[:, 0]
+
+    def Q(u: FloatArray) -> FloatArray:
+        signed = (y * u)[:, None]
+        product = problem.operator.matmul(signed)[:, 0] + problem.ridge * signed[:, 0]
+        return np.asarray(y * (product + signed.sum() / problem.bias.penalty))  # (10), (27)
+
+    u = y * beta
+    excess = Q(u) - 1.0  # Q u - e.
+    positive = np.maximum(excess - alpha * u, 0.0)
+    value = 0.5 * float(u @ (excess - 1.0))
+    value += 0.5 / alpha * float(positive @ positive - excess @ excess)  # (17)
+    left = excess - positive  # What (14) asks to vanish.
+    return value, np.asarray(left - Q(left) / alpha)  # (18), in the form of (19): (alpha I - Q) / alpha.

@@ -86,14 +86,14 @@ class Newton:
     trace: bool = False
 
     name = "newton"
-    solves = "linear models with fewer columns than rows, either loss, any bias"
+    solves = "linear models on their rows, either loss, any bias"
 
     def __post_init__(self) -> None:
         """Check the options."""
         check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
-        """Return whether K = Z Z' with few columns is at hand."""
+        """Return whether Z with K = Z Z' is at hand."""
         return problem.operator.features is not None
 
     def solve(

@@ -34,6 +34,7 @@ from squaresvm.solvers.descent import (
     next_rows,
 )
 from squaresvm.solvers.plain_smo import PlainRule, plain_rule
+from squaresvm.solvers.row_descent import solve_by_rows
 from squaresvm.typing import FloatArray
 
 __all__ = ["BoundedDescent", "SesquiSmo"]
@@ -101,6 +102,8 @@ class SesquiSmo:
     Where single updates crawl, as 2SMO's do at a K of low rank and a large C, conjugate steps of the support
     vectors take turns with them.
 
+    With a linear kernel the updates carry w, as those of 2SMO do, and rows at their bound are put aside.
+
     An iteration is a sweep, of as many updates as there are rows, or a conjugate step, which costs the same.
 
     Examples
@@ -123,7 +126,7 @@ class SesquiSmo:
     trace: bool = False
 
     name = "sesquismo"
-    solves = "the squared hinge with a penalised or no bias"
+    solves = "the squared hinge with a penalised or no bias, linear models with any"
     by_rows = True
 
     def __post_init__(self) -> None:
@@ -136,8 +139,9 @@ class SesquiSmo:
         return plain_rule(self.plain, self.checks, self.parallel, self.seed)
 
     def accepts(self, problem: Problem) -> bool:
-        """Return whether the loss is the squared hinge and the bias not free."""
-        return problem.loss == Loss.SQUARED_HINGE and not problem.bias.is_free
+        """Return whether the loss is the squared hinge, and the bias not free unless the rows are at hand."""
+        linear = problem.operator.features is not None and self._rule() is None
+        return problem.loss == Loss.SQUARED_HINGE and (linear or not problem.bias.is_free)
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -145,9 +149,11 @@ class SesquiSmo:
         """Return the solution of all columns of targets, one after the other."""
         limit = MAX_SWEEPS if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
+        rule = self._rule()
+        if rule is None and problem.operator.features is not None:
+            return solve_by_rows(problem, tol, limit, monitor, start)
         _refuse_indefinite(problem)
         rows = RowCache(problem.operator, self.memory)
-        rule = self._rule()
         if rule is not None:
             return rule.solve(problem, rows, start, tol, limit, monitor)
 
@@ -166,7 +172,7 @@ def _refuse_indefinite(problem: Problem) -> None:
     problem is not convex. A principal block with a negative eigenvalue proves that H has one.
     """
     operator = problem.operator
-    if operator.features is not None or _is_semidefinite(getattr(operator, "kernel", None)):
+    if _is_semidefinite(getattr(operator, "kernel", None)):
         return
     m = problem.n_rows
     chosen = np.unique(np.linspace(0, m - 1, min(m, _FACTORED_ROWS)).astype(np.intp))

@@ -21,6 +21,7 @@ from squaresvm.solvers.base import (
 )
 from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
 from squaresvm.solvers.plain_smo import PlainRule, plain_rule
+from squaresvm.solvers.row_descent import solve_by_rows
 from squaresvm.typing import FloatArray
 
 __all__ = ["BiasApart", "TwoSmo"]
@@ -79,6 +80,9 @@ class TwoSmo:
     more than a tenth of the residual, conjugate steps along C_i r_i follow: a K of rank r needs r + 1 of
     them, where single updates at C K_ii = 1e3 need sweeps by the hundred.
 
+    With a linear kernel the updates carry w, see :mod:`squaresvm.solvers.row_descent`: in shuffled order,
+    each for the entries of one row, and with a free bias too.
+
     An iteration is a sweep, of as many updates as there are rows, or a conjugate step, which costs the same.
 
     Examples
@@ -101,7 +105,7 @@ class TwoSmo:
     trace: bool = False
 
     name = "2smo"
-    solves = "the squared loss with a penalised or no bias"
+    solves = "the squared loss with a penalised or no bias, linear models with any"
     by_rows = True
 
     def __post_init__(self) -> None:
@@ -114,8 +118,9 @@ class TwoSmo:
         return plain_rule(self.plain, self.checks, self.parallel, self.seed)
 
     def accepts(self, problem: Problem) -> bool:
-        """Return whether the loss is the squared one and the bias not free."""
-        return problem.loss == Loss.SQUARED and not problem.bias.is_free
+        """Return whether the loss is the squared one, and the bias not free unless the rows are at hand."""
+        linear = problem.operator.features is not None and self._rule() is None
+        return problem.loss == Loss.SQUARED and (linear or not problem.bias.is_free)
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
@@ -123,8 +128,10 @@ class TwoSmo:
         """Return the solution of all columns of targets, one after the other."""
         limit = MAX_SWEEPS if max_iter is None else max_iter
         monitor = Monitor(self.callback, self.trace)
-        rows = RowCache(problem.operator, self.memory)
         rule = self._rule()
+        if rule is None and problem.operator.features is not None:
+            return solve_by_rows(problem, tol, limit, monitor, start)
+        rows = RowCache(problem.operator, self.memory)
         if rule is not None:
             return rule.solve(problem, rows, start, tol, limit, monitor)
         apart = _keeps_apart(problem)
