@@ -142,7 +142,7 @@ class TestAgainstBruteForce:
     def test_extreme_C(self, C):
         X, y = rows("regression", m=12)
         K = oracle.kernel_matrix("rbf", X, X, gamma=0.5)
-        expected = oracle.left_out(K, y, np.full(12, C), oracle.SQUARED, oracle.FREE)
+        expected = oracle.leave_one_out(K, y, np.full(12, C), oracle.SQUARED, oracle.FREE)
         path = KernelPath(np.asfortranarray(K), y[:, None], np.ones(12), free_bias=True)
         (found,) = path.left_out([C])
         np.testing.assert_allclose(found[:, 0], expected, rtol=1e-6, atol=1e-6)
