@@ -30,6 +30,7 @@ from squaresvm.kernels import Kernel
 from squaresvm.models.model import Model
 from squaresvm.models.state import State
 from squaresvm.runtime.atomic import replacing
+from squaresvm.runtime.extras import install_line
 from squaresvm.typing import FloatArray
 
 __all__ = ["OPSET", "Graph", "add_classification", "add_regression", "to_onnx"]
@@ -121,7 +122,7 @@ def _package() -> Any:
         import onnx
     except ImportError as error:
         raise ImportError(
-            "to_onnx needs the package onnx, which is not installed: pip install 'squaresvm[onnx]'"
+            f"to_onnx needs the package onnx, which is not installed: {install_line('onnx')}"
         ) from error
     return onnx
 

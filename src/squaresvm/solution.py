@@ -58,6 +58,7 @@ _ADVICE = {
 }
 
 
+_EPSILON = 2.0**-52
 #: Error of f, as a share of the targets' scale, from which on a fit that lacks digits is worth a warning.
 _MATTERS = 0.1
 
@@ -119,12 +120,18 @@ class Certificate:
     def __str__(self) -> str:
         """Return the certificate in one line."""
         line = (
-            f"{self.status.value}: residual {self.residual:.1e}, gap {self.gap:.1e}, "
+            f"{self.status.value}: residual {self.residual:.1e}, gap {self._shown_gap}, "
             f"objective {self.objective:.6g}"
         )
         if self.decision_error is None:
             return line
         return f"{line}, decision values within {self.decision_error:.1e} of the targets' scale"
+
+    @property
+    def _shown_gap(self) -> str:
+        """The gap; where it is below the rounding of the objectives that it is the difference of, that."""
+        rounding = _EPSILON * abs(self.objective)
+        return f"{self.gap:.1e}" if not abs(self.gap) < rounding else f"below {rounding:.0e}"
 
     @property
     def concern(self) -> str | None:

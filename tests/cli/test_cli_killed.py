@@ -66,7 +66,7 @@ def finished(folder, *arguments):
 
 def commands(folder, model):
     return {
-        "train": ("train", folder / "data.csv", "-o", model, "--factor"),
+        "train": ("train", folder / "data.csv", "-o", model, "--factor", "--force"),
         "learn": ("learn", model, folder / "more.csv", "--factor"),
         "forget": ("forget", model, "--ids", "3,17,200", "--factor"),
     }

@@ -175,8 +175,11 @@ class TestFiles:
         plain = run("predict", model, tmp_path / "rows.csv").stdout
         for name in ("-", "/dev/stdout"):
             assert run("predict", model, tmp_path / "rows.csv", "-o", name).stdout == plain
-            said = run("train", tmp_path / "rows.csv", "-o", name, code=2).stderr
-            assert said.startswith(f"squaresvm: {name}: is the standard output, and this must be a file")
+            done = run("train", tmp_path / "rows.csv", "-o", name)
+            (tmp_path / "piped").write_bytes(done.stdout_bytes)
+            assert run("predict", tmp_path / "piped", tmp_path / "rows.csv").stdout == plain
+            assert "leave-one-out" in done.stderr
+            assert "-o" in run("train", tmp_path / "rows.csv", "-o", name, "--json", code=2).stderr
 
     def test_labels_do_not_steer_a_terminal(self, tmp_path):
         escape, shown = "\x1b[31mred\x07", "\\x1b[31mred\\x07"
@@ -204,7 +207,7 @@ class TestFiles:
         assert str(value).encode() not in (tmp_path / "m").read_bytes()
         lines[5] = f"0,{value + 2},q"
         (tmp_path / "two").write_text("a,rare,label\n" + "\n".join(lines) + "\n")
-        run("train", tmp_path / "two", "--missing", "mean", "-o", tmp_path / "m")
+        run("train", tmp_path / "two", "--missing", "mean", "-o", tmp_path / "m", "--force")
         assert str(value + 1).encode() in (tmp_path / "m").read_bytes()  # The mean.
         said = run("forget", tmp_path / "m", "--ids", "3,5").stderr
         assert "column 'rare': every row has the mean" in said

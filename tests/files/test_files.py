@@ -16,7 +16,7 @@ from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, Window
 from squaresvm.files import History as Requests
 from squaresvm.files import ModelFileError, Record, with_columns
 from squaresvm.operators.computed import OnDemandOperator
-from squaresvm.readers.preparation import Category, Number, Preparation
+from squaresvm.readers.preparation import Category, Number, Preparation, PreparedRows
 from squaresvm.solvers import ActiveSet, TwoSmo
 from support import histories
 from support.histories import PROBES, History, data, loo_values, values
@@ -390,9 +390,9 @@ class TestColumns:
         assert Record.of(loaded).preparation.features[0].levels == ("Bonn",)
         assert b"Ulm" not in (tmp_path / "a.model").read_bytes()
         probe = np.array([[1.0, 0.3], [0.0, 0.2]])
-        assert np.allclose(
-            loaded.decision_function(probe), model.decision_function(np.insert(probe, 1, 0.0, axis=1))
-        )
+        wide = np.insert(probe, 1, 0.0, axis=1).view(PreparedRows)
+        found = loaded.decision_function(probe.view(PreparedRows))
+        assert np.allclose(found, model.decision_function(wide))
 
     def test_a_new_fit_forgets_what_came_with_the_file(self, tmp_path):
         X, y = np.eye(3)[[0, 1, 2, 0]], [0, 1, 1, 0]

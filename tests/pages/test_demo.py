@@ -17,6 +17,7 @@ from squaresvm import cli
 from squaresvm.cli.app import app
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.runtime import atomic
+from squaresvm.runtime.extras import install_line
 from support.html_tags import Tags
 
 
@@ -61,7 +62,7 @@ class TestDemo:
 
     def test_says_how_close_forgetting_is(self, told):
         line = next(line for line in told[0].splitlines() if line.startswith("Check:"))
-        assert float(line.split("differs by ")[1].split()[0]) < 1e-8
+        assert float(line.split("differ by ")[1].split()[0]) < 1e-8
 
     def test_page_needs_nothing_else(self, told):
         text = told[1]
@@ -199,7 +200,7 @@ class TestCommandLine:
         assert stopped.value.code == 2
         said = capsys.readouterr()
         assert said.out == ""
-        assert said.err == "squaresvm: the command line needs typer: pip install 'squaresvm[cli]'\n"
+        assert said.err == f"squaresvm: the command line needs typer: {install_line('cli')}\n"
 
 
 def test_import_is_light():

@@ -41,6 +41,13 @@ def opened(folder, **options):
     return models
 
 
+def crashed(models):
+    """Let go of the journal and of nothing else: the process is gone."""
+    models._stopping.set()
+    models._keeper.join()
+    models.journal.close()
+
+
 @pytest.fixture(autouse=True)
 def ended():
     """End threads and connections of folders that a test left open, as the end of a process would."""
@@ -84,14 +91,23 @@ def test_what_is_not_yet_saved_is_applied_again(folder, clouds):
     change(models, "learn", MARKED)
     change(models, "forget", {"ids": ["p1", "p2"]})
     before = models.find("clouds").view.answer(X)
-    models.journal.close()  # Nothing else is closed: the process is gone.
+    crashed(models)
     again = opened(folder)
     found = again.find("clouds")
     assert found.view.rows == 89
     assert found.unsaved == 2
     np.testing.assert_allclose(found.view.answer(X).decision, before.decision, rtol=1e-10, atol=1e-10)
+    answered = again.journal.receipts("clouds")
     again.close()
-    assert squaresvm.load(folder / "clouds.model").ids_.size == 89
+    saved = squaresvm.load(folder / "clouds.model")
+    assert saved.ids_.size == 89
+    # The chain in the file says what was answered before the crash.
+    assert squaresvm.check_chain(saved.receipts_) == []
+    assert [one.time for one in saved.receipts_[-2:]] == [one.time for one in answered[::-1]]
+    assert [one.residual for one in saved.receipts_[-2:]] == [
+        one.receipt["residual"] for one in answered[::-1]
+    ]
+    assert squaresvm.verify(folder / "clouds.model").ok
 
 
 @pytest.mark.parametrize("step", ["announce", "replace", "settle"])
@@ -110,7 +126,7 @@ def test_a_crash_at_each_step_of_saving(folder, monkeypatch, step):
     model = models.find("clouds")
     with pytest.raises(RuntimeError, match="killed"):
         model.writer.submit(model.snapshot).result()
-    models.journal.close()
+    crashed(models)
     monkeypatch.undo()
     again = opened(folder)
     found = again.find("clouds")
@@ -172,7 +188,7 @@ def test_a_replaced_file_never_drops_an_acknowledged_request_in_silence(folder, 
     models = opened(folder)
     change(models, "forget", {"ids": ["p1"]})
     if not running:
-        models.journal.close()
+        crashed(models)
     squaresvm.save(squaresvm.LSSVC().fit(X[:50], y[:50]), folder / "clouds.model", overwrite=True)
     if running:
         model = models.find("clouds")

@@ -149,7 +149,9 @@ def test_a_new_level_comes_and_goes(table):
         before = client.get("/models/people").json["n_columns"]
         assert client.post("/models/people/learn", row).status == 200
         assert client.get("/models/people").json["n_columns"] == before + 1
+        assert client.get("/models/people/verify").json["ok"]
         assert client.post("/models/people/forget", {"ids": ["u99"]}).json["remaining"] == 60
+        assert client.get("/models/people/verify").json["ok"]
     for path in table.iterdir():
         assert b"Xanten" not in path.read_bytes()
         assert b"u99" not in path.read_bytes()
@@ -262,3 +264,27 @@ def test_the_history_in_the_file_stays_short(folder):
     history = squaresvm.files.Record.of(squaresvm.load(folder / "clouds.model")).history
     lines = [(event.action, event.rows, event.left) for event in history.events]
     assert sorted(lines) == [("forget", 8, 0), ("learn", 12, 4), ("save", 90, 90)]
+
+
+def test_the_chain_of_receipts_and_absence(folder):
+    with serving(folder) as client:
+        client.post("/models/clouds/forget", {"ids": ["p3", "p5"]})
+        answer = client.post(
+            "/models/clouds/learn", {"records": [[1, 2, 3]], "labels": [1], "ids": ["x"]}
+        ).json
+        chain = client.get("/models/clouds/chain").json["chain"]
+        found = client.post("/models/clouds/absence", {"id": "p3"}).json
+        verdict = client.get("/models/clouds/verify").json
+    receipts = [squaresvm.Receipt.from_json(one) for one in chain]
+    assert squaresvm.check_chain(receipts) == []
+    assert [(one.kind, one.rows, one.remaining) for one in receipts[-2:]] == [
+        ("forget", 2, 88),
+        ("learn", 1, 89),
+    ]
+    assert receipts[-1].number == answer["chain_number"]
+    proof = squaresvm.evidence.absence.AbsenceProof.from_json(found["proof"])
+    assert squaresvm.check_absence(proof, receipts[-1].commitment) == []
+    assert proof.id_hash in receipts[-2].id_hashes
+    assert verdict["ok"]
+    again = squaresvm.load(folder / "clouds.model").receipts_
+    assert [one.hash for one in again] == [one.hash for one in receipts]

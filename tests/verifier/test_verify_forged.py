@@ -233,6 +233,7 @@ def test_models_in_memory(kernel):
     model = RLSSVC(kernel=kernel).fit(X, y)
     state = model._state
     assert model.certificate_.status == "converged"
+    assert len(model.receipts_) == 1  # Sealed before anything is changed.
     for part in ("beta", "primal", "bias"):
         values = getattr(state.solution, part)
         if values is None:

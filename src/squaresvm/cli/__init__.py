@@ -14,8 +14,8 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except ModuleNotFoundError as error:
-        print(
-            f"squaresvm: the command line needs {error.name}: pip install 'squaresvm[cli]'", file=sys.stderr
-        )
+        from squaresvm.runtime.extras import install_line
+
+        print(f"squaresvm: the command line needs {error.name}: {install_line('cli')}", file=sys.stderr)
         raise SystemExit(2) from None
     app()

@@ -37,6 +37,8 @@ __all__ = [
     "Commands",
     "OutputError",
     "Printer",
+    "certificate_facts",
+    "certificate_line",
     "column_counts",
     "counted",
     "drop_standard_output",
@@ -56,10 +58,13 @@ class Printer:
     ----------
     as_json : bool
         Whether lines are for nobody and `result` prints JSON.
+    to_stderr : bool, default=False
+        Whether lines go to stderr, because stdout has the result itself.
     """
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, *, to_stderr: bool = False) -> None:
         self.as_json = as_json
+        self._to_stderr = to_stderr
         self._written: Path | None = None
 
     def say(self, line: str) -> None:
@@ -70,7 +75,7 @@ class Printer:
     def data(self, text: str) -> None:
         """Print a text as it is."""
         try:
-            print(text, end="", flush=True)
+            print(text, end="", flush=True, file=sys.stderr if self._to_stderr else None)
         except OSError as error:
             if self._written is None:
                 raise OutputError(error) from None
@@ -125,6 +130,27 @@ def column_counts(preparation: Preparation) -> str:
     if not categories:
         return numbers
     return f"{numbers}, {counted(len(categories), 'category', 'categories')} of {counted(levels, 'level')}"
+
+
+def certificate_line(model: Any) -> str:
+    """Return the certificate of a model in words; of several classes, the one that the residual is of."""
+    certificate = model.certificate_
+    label = _worst_class(model)
+    if label is None:
+        return str(certificate)
+    return f"{certificate} (sums over classes; residual of the worst, {label!r})"
+
+
+def certificate_facts(model: Any) -> dict[str, Any]:
+    """Return the certificate of a model as JSON, and the class that the residual is of."""
+    return {**facts_of(model.certificate_), "class": _worst_class(model)}
+
+
+def _worst_class(model: Any) -> Any:
+    classes = getattr(model, "classes_", None)
+    if classes is None or len(classes) < 3:
+        return None
+    return classes.tolist()[model.certificate_.column]
 
 
 def facts_of(certificate: Certificate) -> dict[str, Any]:

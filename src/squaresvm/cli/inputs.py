@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,21 +13,22 @@ import scipy.sparse as sp
 import typer
 
 import squaresvm
-from squaresvm.cli.console import BadInputError, naming
+from squaresvm.cli.console import BadInputError, counted, naming
+from squaresvm.cli.options import TableOptions
 from squaresvm.estimators.requests import Updating
 from squaresvm.files import Record, with_columns
 from squaresvm.models.streamed import StreamedState
 from squaresvm.readers import Column, SparseRows, Table, TableError, read
+from squaresvm.readers.notation import PLAIN, AmbiguousError, guess_number
+from squaresvm.readers.plan import ColumnPlan, Wishes, label_question
 from squaresvm.readers.preparation import Preparation
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [
     "Data",
     "ModelPath",
-    "TableOptions",
+    "Queries",
     "as_integer",
-    "check_place",
-    "is_standard_output",
     "new_rows",
     "open_model",
     "query_rows",
@@ -37,14 +38,8 @@ __all__ = [
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `train` wrote.")]
 
-#: Ways to write the standard output as a file.
-_STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_CODE = re.compile(r"[+-]?0\d+")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
-
-
-def is_standard_output(path: Path) -> bool:
-    """Return whether a path stands for the standard output."""
-    return str(path) in _STANDARD_OUTPUT
 
 
 def as_integer(text: str) -> int | None:
@@ -58,27 +53,6 @@ def as_integer(text: str) -> int | None:
     """
     value = int(text) if _INTEGER.fullmatch(text) else None
     return value if value is not None and -(2**63) <= value < 2**63 else None
-
-
-def check_place(path: Path, *inputs: Path) -> None:
-    """Raise a BadInputError unless a file can be put there: better before long work than after it.
-
-    Parameters
-    ----------
-    path : Path
-    *inputs : Path
-        Files that must not be replaced.
-    """
-    if is_standard_output(path):
-        raise BadInputError(f"{path}: is the standard output, and this must be a file: name one")
-    if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
-        raise BadInputError(f"{path}: would be replaced by what is made from it: name another file")
-    if path.is_dir():
-        raise BadInputError(f"{path}: is a folder")
-    if not path.parent.is_dir():
-        raise BadInputError(f"{path.parent}: no such folder")
-    if path.exists() and not path.is_file():
-        raise BadInputError(f"{path}: is not a regular file")
 
 
 def open_model(path: Path, *, needs_rows: bool = True) -> Any:
@@ -104,55 +78,71 @@ class Data:
     weights: FloatArray | None = None
     ids: list[Any] | None = None
     preparation: Preparation | None = None
-    left_out: Sequence[str] = ()
+    plan: Sequence[ColumnPlan] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    """Options of `train` that are about columns; they mean nothing for LIBSVM files."""
+class Queries:
+    """What a file gives to `predict`: rows, the model as wide as they are, and the table they come from."""
 
-    label: str | None = None
-    id: str | None = None
-    weight: str | None = None
-    ignore: Sequence[str] = field(default_factory=tuple)
-    categories: Sequence[str] = field(default_factory=tuple)
-    scale: bool = True
-    missing: str = "refuse"
+    model: Any
+    X: Matrix
+    table: Table | SparseRows
+    notes: Sequence[str] = ()
 
 
 def training_rows(path: Path, options: TableOptions, *, regression: bool) -> Data:
     """Return the rows of a file, and how they were made from it."""
-    table = read(path)
+    table = read(path, header=options.header, encoding=options.encoding)
     if isinstance(table, SparseRows):
-        named = (options.label, options.id, options.weight, *options.ignore, *options.categories)
-        wanted = next((name for name in named if name is not None), None)
-        if wanted is not None:
-            raise TableError(f"{path}: is a LIBSVM file: it has no column {wanted!r}")
+        if options.named:
+            raise TableError(f"{path}: is a LIBSVM file: it has no column {options.named[0]!r}")
         return Data(table.X, table.y.astype(np.float64) if regression else table.y)
     label = options.label
     if label is None:
         label = "label" if "label" in table.columns else list(table.columns)[-1]
-    preparation = Preparation.of(
-        table,
-        label=label,
-        id=options.id,
-        weight=options.weight,
-        ignore=options.ignore,
-        categories=options.categories,
-        scale=options.scale,
-        missing=options.missing,
-    )
-    y = _values(table, label) if regression else _labels(table, label)
-    apart = {label, options.id, options.weight, *options.ignore}
-    used = {feature.name for feature in preparation.features}
-    left_out = [name for name in table.columns if name not in apart | used]
+    notes: list[str] = []
+    if options.skip_unlabelled:
+        table = _without(table, table.column(label, "label column").missing, "without a label", notes)
+    wishes = options.wishes(label)
+    if options.missing == "drop":
+        table = _without(table, _incomplete(table, wishes), "with a missing value", notes)
+    preparation, plan = Preparation.planned(table, wishes)
+    preparation = replace(preparation, header=options.header is not False)
+    if regression:
+        y = _values(table, label, options)
+    else:
+        question = label_question(table, table.column(label))
+        if question is not None and label not in options.categories:
+            raise TableError(f"{path}: {question}")
+        y = _labels(table, label)
     weights, ids = _weights_and_ids(table, preparation)
-    return Data(preparation.rows(table), y, weights, ids, preparation, left_out)
+    return Data(preparation.rows(table), y, weights, ids, preparation, plan, notes)
 
 
-def new_rows(path: Path, model: Any) -> tuple[Any, Data]:
+def _without(table: Table, gone: BoolArray, why: str, notes: list[str]) -> Table:
+    """Return a table without some rows, and note how many."""
+    count = int(gone.sum())
+    if count == table.count:
+        raise TableError(f"{table.path}: all rows are {why}")
+    if count:
+        notes.append(f"{counted(count, 'row')} {why} left out")
+    return table.only(~gone) if count else table
+
+
+def _incomplete(table: Table, wishes: Wishes) -> BoolArray:
+    """Return which rows lack the value of a feature; columns without any value are no features."""
+    used = [column.missing for name, column in table.columns.items() if name not in wishes.apart]
+    gaps = [missing for missing in used if not missing.all()]
+    return np.asarray(np.any(gaps, axis=0)) if gaps else np.zeros(table.count, dtype=bool)
+
+
+def new_rows(
+    path: Path, model: Any, *, encoding: str | None = None, skip_unlabelled: bool = False
+) -> tuple[Any, Data]:
     """Return the rows of a file for a model to learn, and the model with the columns that they bring."""
-    table = read(path)
+    table = _read_for(path, model, encoding)
     preparation = _preparation_for(table, model)
     regression = not hasattr(model, "classes_")
     if isinstance(table, SparseRows):
@@ -161,7 +151,11 @@ def new_rows(path: Path, model: Any) -> tuple[Any, Data]:
     assert preparation is not None
     if Record.of(model).preparation is None:
         raise BadInputError(f"{path}: the model comes from Python, and so must the rows that it learns")
-    table.column(preparation.label, "label column")
+    labels, notes = table.column(preparation.label, "label column"), list[str]()
+    if skip_unlabelled:
+        table = _without(table, labels.missing, "without a label", notes)
+    if preparation.missing == "drop":
+        table = _without(table, ~preparation.complete(table), "with a missing value", notes)
     new = preparation.unknown_levels(table)
     if new:
         preparation, sources = preparation.with_levels(new)
@@ -173,16 +167,18 @@ def new_rows(path: Path, model: Any) -> tuple[Any, Data]:
         if regression
         else _labels(table, preparation.label, model.classes_.dtype.kind)
     )
-    return model, Data(preparation.rows(table), y, *_weights_and_ids(table, preparation), preparation)
+    made = preparation.rows(table), y, *_weights_and_ids(table, preparation)
+    return model, Data(*made, preparation, notes=notes)
 
 
-def query_rows(path: Path, model: Any) -> tuple[Any, Matrix, list[str]]:
+def query_rows(path: Path, model: Any, *, encoding: str | None = None) -> Queries:
     """Return the rows of a file for a model to predict, the model as wide as they are, and notes."""
-    table = read(path)
+    table = _read_for(path, model, encoding)
     preparation = _preparation_for(table, model)
     if isinstance(table, SparseRows):
         X = _without_gaps(table.X, model.n_features_in_)
-        return _wide_enough(model, X.shape[1]), _padded(X, model.n_features_in_), []
+        model = _wide_enough(model, X.shape[1])
+        return Queries(model, _padded(X, model.n_features_in_), table)
     assert preparation is not None
     notes = [
         f"{path}: column {name!r} has a level {level!r} that the model does not know: coded as zeros"
@@ -190,7 +186,14 @@ def query_rows(path: Path, model: Any) -> tuple[Any, Matrix, list[str]]:
     ]
     # The columns have been put in order by their names: rows without names are right from here on.
     model.__dict__.pop("feature_names_in_", None)
-    return model, preparation.rows(table), notes
+    return Queries(model, preparation.rows(table), table, notes)
+
+
+def _read_for(path: Path, model: Any, encoding: str | None) -> Table | SparseRows:
+    """Return the rows of a file that is like the one the model was trained on."""
+    preparation = Record.of(model).preparation
+    header = None if preparation is None or preparation.header else False
+    return read(path, header=header, encoding=encoding)
 
 
 def rows_to_check(path: Path, model: Any, label: str | None) -> Any:
@@ -259,18 +262,32 @@ def _complete(table: Table, name: str, purpose: str) -> Column:
     column = table.column(name, f"{purpose} column")
     if column.missing.any():
         row = int(np.flatnonzero(column.missing)[0])
-        raise table.error(row, f"the {purpose} column {name!r} holds no value")
+        advice = "; --skip-unlabelled leaves such rows out" if purpose == "label" else ""
+        raise table.error(row, f"the {purpose} column {name!r} holds no value{advice}")
     return column
 
 
-def _values(table: Table, name: str) -> FloatArray:
-    return table.finite_numbers(_complete(table, name, "label"))
+def _values(table: Table, name: str, options: TableOptions | None = None) -> FloatArray:
+    """Return the values of a regression, in whatever notation they are written."""
+    column, given = _complete(table, name, "label"), options or TableOptions()
+    notation = None
+    if column.is_text and column.numbers() is None:
+        try:
+            notation = guess_number(column.cells.tolist(), given.decimal, given.thousands, any_unit=True)
+        except AmbiguousError as error:
+            what = f"the label column {name!r}: {error}; say which by --decimal"
+            raise TableError(f"{table.path}: {what}") from None
+    return table.finite_numbers(column, notation or PLAIN)
 
 
 def _labels(table: Table, name: str, kind: str | None = None) -> np.ndarray[Any, Any]:
-    """Return labels: integers where all are whole numbers, else strings; of one kind where that is given."""
+    """Return labels: integers where all are whole numbers, else strings; of one kind where that is given.
+
+    Codes stay as they are written: 01 is not 1.
+    """
     column = _complete(table, name, "label")
-    integers = column.integers()
+    is_code = column.is_text and any(_CODE.fullmatch(cell) for cell in column.cells.tolist())
+    integers = None if is_code and kind not in ("i", "u") else column.integers()
     if kind in ("i", "u") and integers is None:
         row = column.first_text() or 0
         raise table.error(

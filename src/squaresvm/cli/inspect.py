@@ -13,9 +13,20 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from squaresvm.cli.console import AsJson, BadInputError, Printer, column_counts, counted, facts_of, printable
-from squaresvm.cli.inputs import ModelPath, check_place, open_model
+from squaresvm.cli.console import (
+    AsJson,
+    BadInputError,
+    Printer,
+    certificate_facts,
+    certificate_line,
+    column_counts,
+    counted,
+    printable,
+)
+from squaresvm.cli.inputs import ModelPath, open_model
+from squaresvm.cli.places import check_page_place
 from squaresvm.files import Record
+from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import Report, examine
 
@@ -29,9 +40,10 @@ _ACTIONS = {
 }
 
 
+_LEFT_OUT = "Each row is predicted by the model without that row."
 _WHICH_ROWS = (
-    "Each row by the model without it, grouped by the probability that it gave (of several classes: to the "
-    "one it predicted). On the line, what was promised is what happened."
+    f"{_LEFT_OUT} Rows are in groups of about equal size by their predicted probability (of several classes: "
+    "that of the predicted one); on the dashed line both are equal."
 )
 
 
@@ -44,14 +56,14 @@ def inspect(
     rows: Annotated[int, typer.Option(min=1, help="Rows to name at most.")] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a model is, how good it is and how we know, which rows stand out, and what became of it.
+    """Describe a model: accuracy, certificate, calibration, influential and suspicious rows, history.
 
     Everything is computed from the rows in the file: the certificate, the exact leave-one-out score (for the
-    squared hinge with more than 400 support rows: of a fixed active set), the quality of the probabilities.
+    squared hinge with more than 400 support vectors: of a fixed active set), and the calibration.
     """
     printer = Printer(as_json)
     if html is not None:
-        check_place(html, model_path)
+        check_page_place(html, model_path)
     model = open_model(model_path)
     try:
         with printer.working("Leaving each row out"):
@@ -82,7 +94,7 @@ def _what(model: Any) -> list[tuple[str, str]]:
     found = [
         ("model", f"{type(model).__name__}, {state.settings.loss}, {state.settings.bias}"),
         ("kernel", f"{model.kernel}, {numbers}"),
-        ("rows", f"{model.ids_.size}, of which {model.support_.size} support the decision"),
+        ("rows", f"{model.ids_.size}, of which {model.support_.size} are support vectors"),
         ("columns", _columns(model)),
     ]
     if state.classes is not None:
@@ -107,7 +119,7 @@ def _score_name(report: Report, model: Any) -> str:
 def _print(printer: Printer, model: Any, report: Report) -> None:
     for name, value in _what(model):
         printer.say(f"{name + ':':<13} {value}")
-    printer.say(f"{'certificate:':<13} {report.certificate}")
+    printer.say(f"{'certificate:':<13} {certificate_line(model)}")
     if report.score is not None:
         printer.say(f"{'score:':<13} {report.score:.4f}, {_score_name(report, model)}")
     if report.brier is not None:
@@ -135,22 +147,24 @@ def _grid(table: TableOfRows) -> Grid:
 
 def _tables(model: Any, report: Report) -> list[TableOfRows]:
     tables = []
-    value = "lead of the label" if hasattr(model, "classes_") else "value less expected"
+    value = "margin" if hasattr(model, "classes_") else "residual"
     if report.influential:
         tables.append(
             TableOfRows(
-                "Rows that matter most",
-                "Without the row, the decision at its own place changes by so much.",
-                ("id", "label", "without the row", "change"),
+                "Rows with the largest influence",
+                "Change in this row's output if the row is removed.",
+                ("id", "label", "predicted without the row", "change"),
                 [(row.id, row.label, row.expected, f"{row.value:.3f}") for row in report.influential],
             )
         )
     if report.suspects:
         tables.append(
             TableOfRows(
-                "Rows that look mislabelled" if hasattr(model, "classes_") else "Rows that fit least",
-                "What the model says when the row is left out, farthest from its label first.",
-                ("id", "label", "without the row", value),
+                "Rows that look mislabelled"
+                if hasattr(model, "classes_")
+                else "Rows with the largest residuals",
+                "The model without the row predicts something else; the largest difference comes first.",
+                ("id", "label", "predicted without the row", value),
                 [(row.id, row.label, row.expected, f"{row.value:+.3f}") for row in report.suspects],
             )
         )
@@ -165,8 +179,8 @@ def _tables(model: Any, report: Report) -> list[TableOfRows]:
     tables.append(
         TableOfRows(
             "History",
-            "Requests by count and time (UTC). Ids of forgotten rows are not kept, nor are lines whose rows "
-            "are all gone.",
+            "Requests with their number of rows and time (UTC). Ids of forgotten rows are not stored, and "
+            "entries whose rows have all been forgotten are removed.",
             ("time", "request", "still held"),
             lines,
         )
@@ -180,11 +194,12 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
     if report.score is not None:
         score = f"{report.score:.1%}" if hasattr(model, "classes_") else f"{report.score:.3f}"
         figures.append((score, _score_name(report, model)))
+        figures.append(_baseline(report))
     figures.append(
         (f"{certificate.residual:.0e}", f"residual of the certificate: {certificate.status.value}")
     )
     if report.brier is not None:
-        figures.append((f"{report.brier:.3f}", "Brier score of the probabilities, rows left out"))
+        figures.append((f"{report.brier:.3f}", "Brier score of the leave-one-out probabilities; 0 is best"))
     proof = [
         ("status", f"{certificate.status.value}: {certificate.status.advice}"),
         ("residual", f"{certificate.residual:.2e}, bounded by tol = {model.tol:g}"),
@@ -193,7 +208,7 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
     ]
     what = TableOfRows("What the model is", "", ("", ""), _what(model))
     shown = TableOfRows(
-        "Certificate", "Computed from the rows and the answer, never by the solver.", ("", ""), proof
+        "Certificate", "Computed from the rows and the model, never by the solver.", ("", ""), proof
     )
     return Facts(
         title=path.name,
@@ -204,7 +219,29 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
         calibration=report.shares,
         calibration_text=_WHICH_ROWS,
         margins=report.margins if hasattr(model, "classes_") else None,
+        pictures=_pictures(model, report),
     )
+
+
+def _baseline(report: Report) -> tuple[str, str]:
+    """Return what guessing would give, and where classes allow it, how certain the score is."""
+    if report.error is None:
+        return f"{report.baseline:.0f}", "R2 of always predicting the mean"
+    return (
+        f"{report.baseline:.1%}",
+        f"share of the largest class; standard error of the accuracy {report.error:.1%}",
+    )
+
+
+def _pictures(model: Any, report: Report) -> list[str]:
+    """Return class shares and confusion matrix, or predicted against actual values."""
+    if report.predictions is not None:
+        return [charts.predictions(*report.predictions, _LEFT_OUT)]
+    if report.counts is None:
+        return []
+    names = [str(label) for label in model.classes_.tolist()]
+    shares = charts.class_shares(names, report.counts.sum(axis=1).tolist())
+    return [shares, charts.confusion(names, report.counts, _LEFT_OUT)]
 
 
 def _facts(model: Any, report: Report, path: Path, html: Path | None) -> dict[str, Any]:
@@ -222,7 +259,7 @@ def _facts(model: Any, report: Report, path: Path, html: Path | None) -> dict[st
         "gamma": model.gamma_ if hasattr(model, "gamma_") else None,
         "solver": model.solver_,
         "solver_reason": model.solver_reason_,
-        "certificate": facts_of(report.certificate),
+        "certificate": certificate_facts(model),
         "loo_score": report.score,
         "loo_is_exact": report.is_exact,
         "brier": report.brier,

@@ -14,20 +14,23 @@ import numpy as np
 import typer
 
 import squaresvm
-from squaresvm.cli.console import AsJson, BadInputError, Printer, counted, facts_of, printable
-from squaresvm.cli.inputs import (
-    ModelPath,
-    as_integer,
-    check_place,
-    is_standard_output,
-    new_rows,
-    open_model,
-    query_rows,
+from squaresvm.cli.console import (
+    AsJson,
+    BadInputError,
+    Printer,
+    certificate_facts,
+    certificate_line,
+    counted,
+    printable,
 )
+from squaresvm.cli.inputs import ModelPath, as_integer, new_rows, open_model, query_rows
+from squaresvm.cli.options import Encoding, SkipUnlabelled
+from squaresvm.cli.places import Force, check_result_place, is_standard_output
 from squaresvm.cli.train import DATA_HELP
 from squaresvm.files import Record, with_columns
 from squaresvm.readers.preparation import Preparation
 from squaresvm.runtime.atomic import locked, replacing
+from squaresvm.runtime.progress import duration
 
 __all__ = ["forget", "learn", "predict"]
 
@@ -47,6 +50,8 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add calibrated probabilities, one column a class, as CSV.")
     ] = False,
+    encoding: Encoding = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the label or value of each row, one a line, in the order of DATA."""
@@ -54,12 +59,13 @@ def predict(
     if output is not None and is_standard_output(output):
         output = None
     if output is not None:
-        check_place(output, model_path, data)
+        check_result_place(output, force, model_path, data)
     model = open_model(model_path, needs_rows=False)
     if proba and not hasattr(model, "predict_proba"):
         raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no probabilities")
     with printer.working(f"Reading {data}"):
-        model, X, notes = query_rows(data, model)
+        asked = query_rows(data, model, encoding=encoding)
+    model, X, notes = asked.model, asked.X, asked.notes
     for note in notes[:_NOTES]:
         printer.note(note)
     if len(notes) > _NOTES:
@@ -107,6 +113,8 @@ def learn(
     factor: Annotated[
         bool, typer.Option("--factor", help="Store the factor: a larger file, whose first request is fast.")
     ] = False,
+    encoding: Encoding = None,
+    skip_unlabelled: SkipUnlabelled = False,
     as_json: AsJson = False,
 ) -> None:
     """Add the rows of DATA to a model: it then equals one that was trained on all of them.
@@ -119,7 +127,9 @@ def learn(
         model = open_model(model_path)
         record = Record.of(model)
         with printer.working(f"Reading {data}"):
-            model, rows = new_rows(data, model)
+            model, rows = new_rows(data, model, encoding=encoding, skip_unlabelled=skip_unlabelled)
+        for note in rows.notes:
+            printer.note(f"{data}: {note}")
         start = time.perf_counter()
         try:
             with printer.working(f"Learning {rows.y.size} rows"):
@@ -133,14 +143,14 @@ def learn(
             squaresvm.save(model, model_path, factor=factor)
     certificate = model.certificate_
     held = int(model.ids_.size)
-    printer.say(f"Learned {counted(rows.y.size, 'row')} in {1e3 * seconds:.3g} ms, {held} are held.")
-    printer.say(f"Certificate: {certificate}.")
+    printer.say(f"Learned {counted(rows.y.size, 'row')} in {duration(seconds)}, {held} are held.")
+    printer.say(f"Certificate: {certificate_line(model)}.")
     printer.result(
         {
             "model": str(model_path),
             "learned": int(rows.y.size),
             "held": held,
-            "certificate": facts_of(certificate),
+            "certificate": certificate_facts(model),
             "seconds": seconds,
         }
     )
@@ -157,6 +167,9 @@ def forget(
         Path | None,
         typer.Option("--ids-file", help="A file with one id a line, in place of --ids.", show_default=False),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Take the residual of every remaining row for the receipt.")
+    ] = False,
     factor: Annotated[
         bool, typer.Option("--factor", help="Store the factor: a larger file, whose first request is fast.")
     ] = False,
@@ -177,7 +190,7 @@ def forget(
         try:
             positions = model._state.rows.ids.positions(names)
             with printer.working(f"Forgetting {len(names)} rows"):
-                receipt = model.forget(names)
+                receipt = model.forget(names, verify=verify)
         except KeyError as error:
             raise BadInputError(f"{model_path}: {error.args[0]}") from None
         except ValueError as error:
@@ -193,8 +206,8 @@ def forget(
     printer.say(f"{str(receipt)[0].upper()}{str(receipt)[1:]}.")
     if receipt.classes_gone:
         printer.say(f"Classes that are gone with them: {', '.join(map(str, receipt.classes_gone))}.")
-    printer.say(f"Certificate: {certificate}.")
-    printer.result({"model": str(model_path), **asdict(receipt), "certificate": facts_of(certificate)})
+    printer.say(f"Certificate: {certificate_line(model)}.")
+    printer.result({"model": str(model_path), **asdict(receipt), "certificate": certificate_facts(model)})
     printer.end(certificate)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,23 +12,43 @@ import numpy as np
 import typer
 
 import squaresvm
-from squaresvm.cli.console import AsJson, BadInputError, Printer, column_counts, counted, facts_of
-from squaresvm.cli.inputs import Data, TableOptions, check_place, training_rows
+from squaresvm.cli.console import (
+    AsJson,
+    BadInputError,
+    Printer,
+    certificate_facts,
+    certificate_line,
+    column_counts,
+    counted,
+)
+from squaresvm.cli.figures import TrainingFigures, training_figures
+from squaresvm.cli.inputs import Data, training_rows
+from squaresvm.cli.options import (
+    Category,
+    Date,
+    Decimal,
+    Drop,
+    Encoding,
+    Header,
+    Missing,
+    NumberColumn,
+    SkipUnlabelled,
+    TableOptions,
+    Thousands,
+    check_table_options,
+    parsed_dates,
+)
+from squaresvm.cli.places import Force, check_model_place, is_standard_output, writable_model
+from squaresvm.cli.plans import say_plan, say_unusual
+from squaresvm.cli.tuning import Tuning, tuned
 from squaresvm.files import History, Record
-from squaresvm.problem import Loss
-from squaresvm.readers.preparation import MISSING_RULES
 from squaresvm.runtime.atomic import locked
+from squaresvm.runtime.progress import duration
 from squaresvm.solvers.choose import SOLVERS
 
 __all__ = ["train"]
 
-#: Rows up to which the leave-one-out score is worth the wait, which is about that of the fit.
-_FEW_ROWS = 4000
-
-#: Parameters that a search takes from the command line as the fit does.
-_SHARED = ("kernel", "degree", "coef0", "tol", "class_weight")
-
-DATA_HELP = "LIBSVM text, CSV with a line of names, or Parquet; plain or gzip."
+DATA_HELP = "LIBSVM text, CSV or Parquet; plain or gzip; - is the standard input."
 
 
 class Estimator(StrEnum):
@@ -72,7 +93,9 @@ def train(
     data: Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Model file.", show_default="DATA's name with .model, here"),
+        typer.Option(
+            "--output", "-o", help="Model file; - is stdout.", show_default="DATA's name with .model, here"
+        ),
     ] = None,
     estimator: Annotated[Estimator, typer.Option(help="Which model.")] = Estimator.LSSVC,
     C: Annotated[float, typer.Option("--C", "-c", "-C", help="Weight of the loss, above 0.")] = 1.0,
@@ -116,35 +139,45 @@ def train(
         typer.Option("--id", help="Column of ids.", show_default="arrival numbers 0, 1, 2, ..."),
     ] = None,
     weight: Annotated[str | None, typer.Option(help="Column of weights.", show_default="1 a row")] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="Column that is no feature; repeatable.", show_default="none")
-    ] = None,
-    category: Annotated[
-        list[str] | None,
-        typer.Option(help="Column whose numbers are categories; repeatable.", show_default="none"),
-    ] = None,
+    drop: Drop = None,
+    category: Category = None,
+    number: NumberColumn = None,
+    date: Date = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    skip_unlabelled: SkipUnlabelled = False,
     scale: Annotated[
         bool, typer.Option("--scale/--no-scale", help="Standardise numbers of CSV and Parquet.")
     ] = True,
-    missing: Annotated[
-        str,
-        typer.Option(help="Missing values: 'refuse', or 'mean': numbers the mean, categories no level."),
-    ] = "refuse",
+    missing: Missing = "refuse",
     factor: Annotated[
         bool, typer.Option("--factor", help="Store the factor: a larger file, whose first request is fast.")
     ] = False,
+    loo: Annotated[
+        bool | None,
+        typer.Option("--loo/--no-loo", help="Compute leave-one-out figures.", show_default="where quick"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what each column is taken for, and end.")
+    ] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a model and write it to a file.
 
-    In CSV and Parquet, columns of text become one column of 0 and 1 for each level and numbers are
-    standardised; the model file knows how. Empty cells, ?, NA, N/A, NaN and null are missing values.
+    In CSV and Parquet, numbers are standardised, with currency signs and decimal commas understood; dates are
+    days; columns of words become one column of 0 and 1 for each level. --dry-run shows what each column is
+    taken for, and the model file knows it. Empty cells, ?, NA, N/A, n/a, NaN and null are missing values.
     """
-    printer = Printer(as_json)
-    output = Path(data.name).with_suffix(".model") if output is None else output
-    check_place(output, data)
-    if missing not in MISSING_RULES:
-        raise BadInputError(f"--missing must be one of {', '.join(MISSING_RULES)}; got {missing!r}")
+    output = _output(output, data)
+    to_stdout = is_standard_output(output)
+    if to_stdout and as_json:
+        raise BadInputError("the model and --json cannot both go to the standard output: name a file by -o")
+    printer = Printer(as_json, to_stderr=to_stdout)
+    if not dry_run:
+        check_model_place(output, force, data)
     if tune and estimator not in (Estimator.LSSVC, Estimator.LSSVR):
         raise BadInputError(f"--tune works with lssvc and lssvr; got {estimator.value}")
     regression = estimator is Estimator.LSSVR
@@ -159,27 +192,57 @@ def train(
     }
     model = estimator.make(**parameters)
     _check(model)
-    columns = TableOptions(label, id, weight, tuple(ignore or ()), tuple(category or ()), scale, missing)
+    columns = TableOptions(
+        label=label,
+        id=id,
+        weight=weight,
+        drop=tuple(drop or ()),
+        categories=tuple(category or ()),
+        numbers=tuple(number or ()),
+        dates=parsed_dates(date or ()),
+        decimal=decimal,
+        thousands=thousands,
+        scale=scale,
+        missing=missing,
+        header=header,
+        encoding=encoding,
+        skip_unlabelled=skip_unlabelled,
+    )
+    check_table_options(columns)
     with printer.working(f"Reading {data}"):
         rows = training_rows(data, columns, regression=regression)
-    for name in rows.left_out:
-        printer.note(f"column {name!r} is left out: no row differs from its mean")
+    for note in rows.notes:
+        printer.note(f"{data}: {note}")
+    if dry_run:
+        say_plan(printer, rows.plan, data, rows.X.shape)
+        return
+    say_unusual(printer, rows.plan)
+    found: Tuning | None = None
     start = time.perf_counter()
     try:
         with printer.working(f"Fitting {rows.y.size} rows"):
             if tune:
-                model.set_params(**_tuned(estimator, model, rows))
+                found = tuned(model, rows)
+                model.set_params(**found.best)
             model.fit(rows.X, rows.y, sample_weight=rows.weights, ids=rows.ids)
     except ValueError as error:
         raise BadInputError(f"{data}: {error}") from None
     seconds = time.perf_counter() - start
-    loo = _score(model, printer)
+    figures = training_figures(model, rows, printer, loo)
     Record(History().brought("train", int(rows.y.size)), rows.preparation).attach(model)
-    with printer.writing(output), locked(output):
-        squaresvm.save(model, output, factor=factor)
+    with writable_model(output) as place, printer.writing(place), locked(place):
+        squaresvm.save(model, place, factor=factor)
     printer.say(f"Data: {_described(rows, regression)}")
-    _report(printer, model, rows, output, seconds, loo)
+    _report(printer, model, rows, output, seconds, figures, found)
     printer.end(model.certificate_)
+
+
+def _output(output: Path | None, data: Path) -> Path:
+    if output is not None:
+        return output
+    if str(data) == "-":
+        raise BadInputError("rows from the standard input have no name: name the model's file by -o")
+    return Path(data.name).with_suffix(".model")
 
 
 def _parameters(
@@ -213,26 +276,6 @@ def _check(model: Any) -> None:
         raise BadInputError(str(error)) from None
 
 
-def _tuned(estimator: Estimator, model: Any, rows: Data) -> dict[str, Any]:
-    """Return the best C and gamma by exact leave-one-out."""
-    from squaresvm import search
-
-    searches = {Estimator.LSSVC: "LSSVCCV", Estimator.LSSVR: "LSSVRCV"}
-    shared = {name: getattr(model, name) for name in _SHARED if hasattr(model, name)}
-    found = getattr(search, searches[estimator])(**shared)
-    found.fit(rows.X, rows.y, sample_weight=rows.weights)
-    best: dict[str, Any] = {name: found.best_params_[name] for name in found.best_params_}
-    return best
-
-
-def _score(model: Any, printer: Printer) -> float | None:
-    """Return the leave-one-out score where it costs about as much as the fit, which the hinge's does not."""
-    if model._loss != Loss.SQUARED or not 2 <= model.ids_.size <= _FEW_ROWS:
-        return None
-    with printer.working("Leaving one row out"):
-        return float(model.loo_score())
-
-
 def _described(rows: Data, regression: bool) -> str:
     m, n = rows.X.shape
     text = f"{counted(m, 'row')}, {counted(n, 'column')}"
@@ -246,13 +289,20 @@ def _described(rows: Data, regression: bool) -> str:
 
 
 def _report(
-    printer: Printer, model: Any, rows: Data, output: Path, seconds: float, loo: float | None
+    printer: Printer,
+    model: Any,
+    rows: Data,
+    output: Path,
+    seconds: float,
+    figures: TrainingFigures,
+    found: Tuning | None,
 ) -> None:
-    printer.say(f"Fit: {1e3 * seconds:.0f} ms with solver {model.solver_!r} ({model.solver_reason_}).")
-    printer.say(f"Certificate: {model.certificate_}.")
-    if loo is not None:
-        kind = "accuracy" if hasattr(model, "classes_") else "R2"
-        printer.say(f"Exact leave-one-out {kind}: {loo:.4f}.")
+    for line in () if found is None else found.lines():
+        printer.say(line)
+    printer.say(f"Fit: {duration(seconds)} with solver {model.solver_!r} ({model.solver_reason_}).")
+    printer.say(f"Certificate: {certificate_line(model)}.")
+    for line in figures.lines():
+        printer.say(line)
     printer.say(f"Model: {output}")
     gamma = model.gamma_ if hasattr(model, "gamma_") else None
     printer.result(
@@ -261,6 +311,7 @@ def _report(
             "estimator": type(model).__name__,
             "rows": int(rows.X.shape[0]),
             "columns": int(rows.X.shape[1]),
+            "plan": [asdict(plan) for plan in rows.plan],
             "classes": model.classes_ if hasattr(model, "classes_") else None,
             "C": model.C_,
             "kernel": model.kernel,
@@ -268,8 +319,9 @@ def _report(
             "solver": model.solver_,
             "solver_reason": model.solver_reason_,
             "n_iter": model.n_iter_,
-            "certificate": facts_of(model.certificate_),
-            "loo_score": loo,
+            "certificate": certificate_facts(model),
+            **figures.facts(),
+            "tuning": None if found is None else found.facts(),
             "seconds": seconds,
         }
     )

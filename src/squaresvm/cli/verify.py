@@ -1,17 +1,18 @@
-"""``squaresvm verify``."""
+"""``squaresvm verify`` and ``squaresvm receipts``."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import squaresvm
 from squaresvm.cli.console import FALSE, AsJson, BadInputError, Printer, naming
-from squaresvm.cli.inputs import ModelPath, rows_to_check
+from squaresvm.cli.inputs import ModelPath, as_integer, rows_to_check
 
-__all__ = ["verify"]
+__all__ = ["receipts", "verify"]
 
 
 def verify(
@@ -34,6 +35,20 @@ def verify(
             show_default="that of the training, or 'label'",
         ),
     ] = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            "--receipts",
+            metavar="FILE",
+            help="Receipts that somebody has kept, one a line, as `receipts` prints them: each must be in "
+            "the chain of the model.",
+            show_default="none",
+        ),
+    ] = None,
+    absent: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="An id that must not be held; prints a proof.", show_default="none"),
+    ] = None,
     memory: Annotated[float, typer.Option(min=1.0, metavar="MB", help="Memory for computing.")] = 256.0,
     as_json: AsJson = False,
 ) -> None:
@@ -41,7 +56,8 @@ def verify(
 
     Kernel values, objective, residual and gap are computed anew from their definitions, in twice the digits
     of float64, by code that shares nothing with what trained the model. Exit code 0: all is true; 1:
-    something that the file claims is false; 2: bad input.
+    something that the file claims is false; 2: bad input. The receipts of the model must be a whole chain,
+    and the last one must be of exactly this model and these rows.
     """
     printer = Printer(as_json)
     with naming(model_path):
@@ -52,11 +68,12 @@ def verify(
             rows = rows_to_check(data, model, label)
     elif label is not None:
         raise BadInputError("--label is about the file of --data, which is not given")
+    options = {"receipts": kept, "absent": None if absent is None else _id(model, absent)}
     try:
         with printer.working(f"Verifying {model_path}"):
-            verdict = squaresvm.verify(model, rows, label=label, max_memory=memory * 2**20)
+            verdict = squaresvm.verify(model, rows, label=label, max_memory=memory * 2**20, **options)
     except ValueError as error:
-        place = model_path if data is None else data
+        place = (model_path if data is None else data) if kept is None else kept
         words = str(error)
         raise BadInputError(words if words.startswith(str(place)) else f"{place}: {words}") from None
     for line in str(verdict).splitlines():
@@ -66,3 +83,26 @@ def verify(
     )
     if not verdict.ok:
         raise typer.Exit(FALSE)
+
+
+def _id(model: Any, text: str) -> Any:
+    """Return the id that a text stands for, where ids are numbers."""
+    number = as_integer(text)
+    names = getattr(model, "ids_", None)
+    return text if number is None or names is None or names.dtype.kind not in "iu" else number
+
+
+def receipts(model_path: ModelPath) -> None:
+    """Print the receipts of a model, the oldest first, one JSON object a line.
+
+    They say what became of the model by each request: rows before and after, residual and on how many rows
+    it was taken, a keyed hash of each id that left, digests of rows and model, and the hash of the receipt
+    before. Keep them: `verify --receipts` compares.
+    """
+    printer = Printer(as_json=False)
+    with naming(model_path):
+        model = squaresvm.load(model_path)
+    if not hasattr(model, "receipts_"):
+        raise BadInputError(f"{model_path}: a {type(model).__name__} has no receipts")
+    for receipt in model.receipts_:
+        printer.data(json.dumps(receipt.to_json()) + "\n")

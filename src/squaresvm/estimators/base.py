@@ -35,6 +35,7 @@ from squaresvm.models.train import train
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
+from squaresvm.readers.frames import prepared_rows
 from squaresvm.rows import Ids, Rows, canonical_csr, owned
 from squaresvm.runtime.arguments import (
     check_flag,
@@ -48,7 +49,7 @@ from squaresvm.solvers.choose import check_solver
 from squaresvm.solvers.choose_linear import choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
-from squaresvm.typing import FloatArray
+from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["SquareSVM", "refuse_out"]
 
@@ -131,7 +132,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         if is_source(X):
             return self._fit_source(X, y, sample_weight, ids, checkpoint)
         if checkpoint is not None:
-            raise ValueError("checkpoint goes with a source: rows in memory are fitted faster than written")
+            raise ValueError("checkpoint can be given only with a source, not with rows in memory")
         start = time.perf_counter()
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
@@ -151,7 +152,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
 
     def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
         if y is not None or sample_weight is not None or ids is not None:
-            raise ValueError("a source has labels and weights of its own, and rows without ids: give none")
+            raise ValueError("a source has its own labels and weights, and no ids: give the source alone")
         if not isinstance(self.kernel, str) or self.kernel != "linear":
             raise ValueError(
                 f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
@@ -344,8 +345,16 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
 
     def _decision(self, state: Model, X: Any) -> FloatArray:
         """Return f at new rows, of shape (rows, k), by one state: another thread may bring the next."""
-        X = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
-        return state.decision(X)
+        return state.decision(self._checked_queries(X))
+
+    def _checked_queries(self, X: Any) -> Matrix:
+        """Return new rows after a check; data frames by the preparation that came with the model's file."""
+        X = self._prepared(X)
+        return canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+
+    def _prepared(self, X: Any, *, new_levels: bool = True) -> Any:
+        preparation = None if self._record is None else self._record.preparation
+        return X if preparation is None else prepared_rows(X, preparation, new_levels=new_levels)
 
     def _said(
         self,
@@ -380,7 +389,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
 def refuse_out(out: object) -> None:
     """Raise unless nothing is to be written: rows in memory have their answer in memory."""
     if out is not None:
-        raise ValueError("out goes with a source: what is returned for rows in memory can be saved as it is")
+        raise ValueError("out can be given only with a source: save the array that is returned")
 
 
 def _same_kernel(state: State, rows: Rows, settings: Settings) -> Operator:

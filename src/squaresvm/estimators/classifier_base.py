@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.conformal import PredictingSets
+from squaresvm.estimators.waiting import WaitingRows
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Model
@@ -34,6 +35,9 @@ __all__ = ["SquareSVMClassifier"]
 
 class SquareSVMClassifier(ClassifierMixin, PredictingSets):
     """Base of all classifiers; see :class:`squaresvm.LSSVC`."""
+
+    #: Rows of a single class that `partial_fit` keeps until another comes.
+    _waiting: WaitingRows
 
     def __init__(
         self,
@@ -244,14 +248,15 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         sample_weight: npt.ArrayLike | None = None,
         ids: Iterable[Hashable] | None = None,
     ) -> Self:
-        """Learn rows; the first call fits and needs rows of at least two classes.
+        """Learn rows; the first call fits, as soon as rows of two classes have come.
 
         Parameters
         ----------
         X, y, sample_weight, ids :
             As in `learn`.
         classes : array-like, optional
-            If given, labels in y must be among them. Not needed: a class may appear at any time.
+            If given, labels in y must be among them, and rows of a single class wait until another comes; the
+            model is not fitted until then. Without, a class may appear at any time after the first call.
 
         Returns
         -------
@@ -262,8 +267,21 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
             strange = np.setdiff1d(np.asarray(y), known)
             if strange.size:
                 raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not among classes")
-        step = self.learn if self.__sklearn_is_fitted__() else self.fit
-        return step(X, y, sample_weight, ids)
+        if self.__sklearn_is_fitted__():
+            return self.learn(X, y, sample_weight, ids)
+        waiting: WaitingRows | None = self.__dict__.get("_waiting")
+        if waiting is None and (classes is None or np.unique(np.asarray(y)).size != 1):
+            return self.fit(X, y, sample_weight, ids)
+        batch = WaitingRows.of(self, X, y, sample_weight, ids)
+        rows = batch if waiting is None else waiting.joined(batch)
+        if np.unique(rows.y).size == 1:
+            self._waiting = rows
+            return self
+        self.fit(rows.X, rows.y, rows.weights, rows.ids)
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        del self._waiting
+        return self
 
     def loo_decision_function(
         self, fixed_set: bool = False, groups: npt.ArrayLike | None = None
@@ -277,9 +295,9 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         Parameters
         ----------
         fixed_set : bool, default=False
-            For the squared hinge, whether to take the support rows as given in place of solving again: at
-            the cost of one factorisation, and exact only where they stay the same without the row, which
-            they mostly do not. Good enough for calibration. The squared loss is exact either way.
+            For the squared hinge, whether to hold the set of support vectors fixed in place of solving again:
+            at the cost of one factorisation, and exact only where the set stays the same without the row,
+            which it mostly does not. Good enough for calibration. The squared loss is exact either way.
         groups : array-like of shape (m,), optional
             The group of each row: rows leave with their group, as in `cross_decision_function`.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.left_out import probes_of
 from squaresvm.estimators.requests import Updating
@@ -13,7 +12,6 @@ from squaresvm.judging.conformal import jackknife_plus, label_sets
 from squaresvm.judging.left_out import reach
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.problem import Loss
-from squaresvm.rows import canonical_csr
 from squaresvm.runtime.arguments import check_between, check_flag
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray
@@ -66,7 +64,7 @@ class PredictingIntervals(Updating):
         with REQUESTS:
             state = self._holding("predict_interval")
             centre = self._decision(state, X)
-            probes = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+            probes = self._checked_queries(X)
             residuals = state.problem.targets - state.leave_one_out()
             weights = state.rows.weights[state.held]
             ends = np.empty((*centre.shape, 2))
@@ -125,7 +123,7 @@ class PredictingSets(Updating):
         check_flag("by_class", by_class)
         with REQUESTS:
             state = self._holding("predict_set")
-            probes = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+            probes = self._checked_queries(X)
             assert state.classes is not None
             if state.problem.n_rows < 2:
                 raise ValueError("leaving one row out needs at least two rows of positive weight")

@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.left_out import probes_of
 from squaresvm.estimators.requests import Updating
@@ -26,7 +25,6 @@ from squaresvm.judging.evidence import log_evidence
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.models.streamed import StreamedState
-from squaresvm.rows import canonical_csr
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
@@ -65,7 +63,7 @@ class Gaussian(Updating):
         """Return the standard deviation of f at each row, of shape (rows,)."""
         with REQUESTS:
             state = self._current()
-            rows = canonical_csr(validate_data(self, X, reset=False, **self._array_rules()))
+            rows = self._checked_queries(X)
             if isinstance(state, StreamedState):
                 if state.sums is None:
                     state.rows_for("return_std")

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
+from squaresvm.runtime.progress import duration
+
 __all__ = ["KINDS", "Receipt", "check_chain", "check_known"]
 
 KINDS = ("fit", "learn", "forget", "refit", "save")
@@ -125,7 +127,7 @@ class Receipt:
         verbs = {"learn": "learned", "forget": "forgot", "fit": "fitted", "refit": "fitted anew"}
         residual = "unknown" if math.isnan(self.residual) else f"{self.residual:.1e}"
         return (
-            f"{verbs.get(self.kind, self.kind)} {rows} in {1e3 * self.seconds:.3g} ms, {self.remaining} "
+            f"{verbs.get(self.kind, self.kind)} {rows} in {duration(self.seconds)}, {self.remaining} "
             f"{'remain' if self.kind == 'forget' else 'are held'}; residual {residual} on {scope}"
         )
 

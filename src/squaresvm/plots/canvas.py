@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.models.model import Model
+from squaresvm.runtime.extras import install_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +77,7 @@ def make_figure(size: tuple[float, float]) -> Figure:
 
 def _check_matplotlib() -> None:
     if find_spec("matplotlib") is None:
-        raise ImportError("plots need matplotlib, which is not installed: pip install 'squaresvm[plot]'")
+        raise ImportError(f"plots need matplotlib, which is not installed: {install_line('plot')}")
 
 
 def panel_below(ax: Axes, share: float) -> Axes:

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import stat
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,12 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-__all__ = ["MISSING", "Place", "TableError", "is_packed", "opened"]
+__all__ = ["MISSING", "Place", "TableError", "is_packed", "is_standard_input", "opened"]
 
 #: What stands for a value that is not there, in text; NaN does in any case and with any sign.
-MISSING = frozenset(["", "?", "NA", "N/A", "null"]) | frozenset(
-    sign + "".join(letters) for sign in ("", "+", "-") for letters in product("nN", "aA", "nN")
-)
+MISSING = frozenset(
+    ["", "?", "NA", "N/A", "n/a", "N/a", "null", "NULL", "Null", "#N/A", "#NA", "<NA>", "NaT"]
+) | frozenset(sign + "".join(letters) for sign in ("", "+", "-") for letters in product("nN", "aA", "nN"))
 _GZIP = b"\x1f\x8b"
 
 
@@ -72,6 +73,22 @@ class Place:
         return f"{self.name}, {self.unit} {self.first + offset}"
 
 
+def is_standard_input(path: Path) -> bool:
+    """Return whether a path stands for the standard input."""
+    return str(path) == "-"
+
+
+#: The standard input and what it held: it can be read once, and is looked at several times.
+_read: tuple[object, bytes] | None = None
+
+
+def _standard_input() -> bytes:
+    global _read
+    if _read is None or _read[0] is not sys.stdin:
+        _read = sys.stdin, sys.stdin.buffer.read()
+    return _read[1]
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Give the contents of a file, unpacked where its first bytes say that gzip packed them.
@@ -79,6 +96,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     Parameters
     ----------
     path : Path
+        ``-`` is the standard input.
 
     Raises
     ------
@@ -87,6 +105,11 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     OSError
         If it cannot be read; the error names the file.
     """
+    if is_standard_input(path):
+        raw = io.BytesIO(_standard_input())
+        packed = raw.getbuffer()[:2] == _GZIP
+        yield io.BufferedReader(gzip.GzipFile(fileobj=raw) if packed else raw)
+        return
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # To open a pipe would wait for a writer.
         raise TableError(f"{path}: is not a regular file")

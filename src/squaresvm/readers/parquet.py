@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squaresvm.readers.origin import MISSING, Place, TableError, is_packed, opened
+from squaresvm.readers.origin import MISSING, Place, TableError, is_packed, is_standard_input, opened
+from squaresvm.runtime.extras import install_line
 
 __all__ = ["ParquetBatch", "ParquetReader", "cells_of", "is_number", "is_text", "require_pyarrow"]
 
@@ -25,7 +26,7 @@ def require_pyarrow() -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise ImportError("Parquet files need PyArrow: pip install 'squaresvm[dask]'") from None
+        raise ImportError(f"Parquet files need PyArrow: {install_line('dask')}") from None
     return pyarrow
 
 
@@ -149,7 +150,8 @@ class ParquetReader:
 def _contents(path: Path) -> Any:
     """Return what PyArrow can read: the path, or the bytes of a file that gzip packed."""
     with opened(path) as file:
-        return require_pyarrow().BufferReader(file.read()) if is_packed(file) else path
+        whole = is_packed(file) or is_standard_input(path)
+        return require_pyarrow().BufferReader(file.read()) if whole else path
 
 
 def _reason(error: BaseException) -> str:
@@ -197,9 +199,11 @@ def cells_of(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
         if is_float or not np.any(np.abs(numbers) >= _EXACT):
             return numbers
         return _objects([_digits(value) for value in column.to_pylist()])
+    if types.is_date(column.type) or types.is_timestamp(column.type):
+        column = column.cast(pa.string())
     if not is_text(column.type):
         raise TableError(
-            f"{path}: column {name!r} is of type {column.type}; numbers, flags and text can be used"
+            f"{path}: column {name!r} is of type {column.type}; numbers, flags, dates and text can be used"
         )
     try:
         values = column.to_pylist()

@@ -14,52 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from squaresvm.evidence.hashes import column_tags
+from squaresvm.readers.features import Category, Feature, Number, coded, decode_feature, encode_feature
 from squaresvm.readers.origin import TableError
+from squaresvm.readers.plan import MISSING_RULES, ColumnPlan, Wishes, plan_columns
 from squaresvm.readers.table import Column, Table
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
-__all__ = ["Category", "Number", "Preparation"]
-
-#: What to do where a value is missing.
-MISSING_RULES = ("refuse", "mean")
+__all__ = ["Category", "Number", "Preparation", "PreparedRows"]
 
 
-@dataclass(frozen=True)
-class Number:
-    """A column of numbers: x becomes (x - centre) / scale, and `fill` stands for a missing x."""
-
-    name: str
-    centre: float
-    scale: float
-    fill: float
-
-    width = 1
-
-    @property
-    def coded_fill(self) -> float:
-        """What a missing value is in the rows."""
-        return (self.fill - self.centre) / self.scale
-
-
-@dataclass(frozen=True)
-class Category:
-    """A column of categories: one column of 0 and 1 for each level."""
-
-    name: str
-    levels: tuple[str, ...]
-
-    @property
-    def width(self) -> int:
-        """Number of columns that it becomes."""
-        return len(self.levels)
-
-
-Feature: TypeAlias = Number | Category
+class PreparedRows(np.ndarray[Any, np.dtype[np.float64]]):
+    """Rows that a preparation has made: a model that has one takes no other arrays."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +45,11 @@ class Preparation:
         Column of ids.
     weight : str or None
         Column of weights.
-    missing : {'refuse', 'mean'}
-        Missing values are refused; or they are the mean of numbers, and no level of categories.
+    missing : {'refuse', 'mean', 'drop'}
+        Missing values are refused; or they are the mean of numbers, and no level of categories; or rows
+        with one are left out.
+    header : bool, default=True
+        Whether files begin with a line of names.
 
     Examples
     --------
@@ -90,9 +63,8 @@ class Preparation:
     >>> preparation = Preparation.of(table, label="label")
     >>> preparation.feature_names
     ['age', 'town=Bonn', 'town=Ulm']
-    >>> preparation.rows(table)
-    array([[-1.,  0.,  1.],
-           [ 1.,  1.,  0.]])
+    >>> preparation.rows(table).tolist()
+    [[-1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
     """
 
     features: tuple[Feature, ...]
@@ -100,59 +72,40 @@ class Preparation:
     id: str | None = None
     weight: str | None = None
     missing: str = "refuse"
+    header: bool = True
 
     # Taking a preparation from a table -------------------------------------------------------------
 
     @classmethod
-    def of(
-        cls,
-        table: Table,
-        *,
-        label: str,
-        id: str | None = None,
-        weight: str | None = None,
-        ignore: Iterable[str] = (),
-        categories: Iterable[str] = (),
-        scale: bool = True,
-        missing: str = "refuse",
-    ) -> Preparation:
+    def of(cls, table: Table, **wishes: Any) -> Preparation:
         """Return the preparation that the rows of a table call for.
 
         Parameters
         ----------
         table : Table
-        label : str
-        id, weight : str, optional
-        ignore : iterable of str
-            Columns that are no features.
-        categories : iterable of str
-            Columns whose cells are levels, even if they are numbers.
-        scale : bool, default=True
-            Whether to standardise numbers.
-        missing : {'refuse', 'mean'}, default='refuse'
+        **wishes :
+            As in :class:`squaresvm.readers.plan.Wishes`.
 
         Returns
         -------
         Preparation
         """
-        for name, purpose in ((label, "label column"), (id, "id column"), (weight, "weight column")):
-            if name is not None:
-                table.column(name, purpose)
-        ignored, forced = set(ignore), set(categories)
-        for name in sorted(ignored | forced):
-            table.column(name)
-        apart = ignored | {label, id, weight}
-        used = [column for name, column in table.columns.items() if name not in apart]
-        if not used:
-            raise TableError(f"{table.path}: there is no column beside the label to learn from")
-        features = tuple(
-            _category(table, column) if column.name in forced else _feature(table, column, scale)
-            for column in used
-        )
-        prepared = cls(features, label, id, weight, missing)
-        for column in used:
-            prepared._check_missing(table, column)
-        return prepared._with_varied_numbers(table)
+        return cls.planned(table, Wishes(**wishes))[0]
+
+    @classmethod
+    def planned(cls, table: Table, wishes: Wishes) -> tuple[Preparation, list[ColumnPlan]]:
+        """Return the preparation, and what each column was taken for."""
+        features, plans = plan_columns(table, wishes)
+        prepared = cls(tuple(features), wishes.label, wishes.id, wishes.weight, wishes.missing)
+        for feature in features:
+            prepared._check_missing(table, table.column(feature.name), is_training=True)
+        varied = prepared._with_varied_numbers(table)
+        used = {feature.name for feature in varied.features}
+        gone = {feature.name for feature in features} - used
+        why = "no row differs from its mean"
+        return varied, [
+            replace(plan, kind="left out", detail=why) if plan.name in gone else plan for plan in plans
+        ]
 
     def _with_varied_numbers(self, table: Table) -> Preparation:
         """Return the preparation without numbers that the mean stands for in every row."""
@@ -185,28 +138,19 @@ class Preparation:
 
     # Making rows -----------------------------------------------------------------------------------
 
-    def rows(self, table: Table) -> FloatArray:
+    def rows(self, table: Table) -> PreparedRows:
         """Return the rows of a table; a level that is not known is coded as zeros."""
         out = np.zeros((table.count, self.n_columns))
         start = 0
         for feature in self.features:
             column = table.column(feature.name)
             self._check_missing(table, column)
-            block = out[:, start : start + feature.width]
-            if isinstance(feature, Number):
-                numbers = table.finite_numbers(column)
-                filled = np.where(np.isnan(numbers), feature.fill, numbers)
-                block[:, 0] = (filled - feature.centre) / feature.scale
-            else:
-                place = {level: position for position, level in enumerate(feature.levels)}
-                codes = np.array([place.get(text, -1) for text in column.texts()])
-                known = np.flatnonzero(codes >= 0)
-                block[known, codes[known]] = 1.0
+            out[:, start : start + feature.width] = coded(table, column, feature)
             start += feature.width
         if not np.isfinite(out).all():
             row = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
             raise table.error(row, "holds a number too large to be scaled")
-        return out
+        return out.view(PreparedRows)
 
     def unknown_levels(self, table: Table) -> list[tuple[str, str]]:
         """Return (column, level) of the levels that a table has and the preparation does not."""
@@ -217,14 +161,24 @@ class Preparation:
                 found += [(feature.name, level) for level in sorted(new)]
         return found
 
-    def _check_missing(self, table: Table, column: Column) -> None:
-        if self.missing == "refuse" and column.missing.any():
-            row = int(np.flatnonzero(column.missing)[0])
-            raise table.error(
-                row,
-                f"column {column.name!r} holds no value; --missing mean takes the mean for numbers and no "
-                "level for categories",
+    def _check_missing(self, table: Table, column: Column, is_training: bool = False) -> None:
+        if self.missing == "mean" or not column.missing.any():
+            return
+        row = int(np.flatnonzero(column.missing)[0])
+        what = f"column {column.name!r} holds no value"
+        if is_training:
+            what += (
+                "; --missing mean takes the mean for numbers and no level for categories, --missing drop "
+                "leaves such rows out"
             )
+        else:
+            what += ", and the model was trained without missing values: fill it in, or train it otherwise"
+        raise table.error(row, what)
+
+    def complete(self, table: Table) -> BoolArray:
+        """Return which rows of a table have a value for every feature."""
+        gaps = [table.column(feature.name).missing for feature in self.features]
+        return np.asarray(~np.any(gaps, axis=0))
 
     # Levels that come and go -----------------------------------------------------------------------
 
@@ -327,82 +281,28 @@ class Preparation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the preparation as JSON."""
-        features = [
-            ["number", feature.name, feature.centre, feature.scale, feature.fill]
-            if isinstance(feature, Number)
-            else ["category", feature.name, *feature.levels]
-            for feature in self.features
-        ]
+        features = [encode_feature(feature) for feature in self.features]
         apart = {"label": self.label, "id": self.id, "weight": self.weight, "missing": self.missing}
-        return {"features": features, **apart}
+        return {"features": features, **apart, **({} if self.header else {"header": False})}
 
     @classmethod
     def from_json(cls, encoded: Any) -> Preparation:
         """Return the preparation from JSON; a ValueError where it is none."""
         if not isinstance(encoded, dict) or not isinstance(encoded.get("features"), list):
             raise ValueError("its preparation is incomplete")
-        features = tuple(_decoded(entry) for entry in encoded["features"])
+        features = tuple(decode_feature(entry) for entry in encoded["features"])
         names = [feature.name for feature in features]
         label: Any = encoded.get("label")
         id, weight, missing = encoded.get("id"), encoded.get("weight"), encoded.get("missing")
         texts = isinstance(label, str) and all(name is None or isinstance(name, str) for name in (id, weight))
         if not texts or missing not in MISSING_RULES or len(set(names)) != len(names) or not names:
             raise ValueError("its preparation makes no sense")
-        return cls(features, label, id, weight, str(missing))
-
-
-def _feature(table: Table, column: Column, scale: bool) -> Feature:
-    numbers = column.numbers()
-    if numbers is None:
-        if column.has_numbers():
-            row = column.first_text()
-            assert row is not None
-            raise table.error(
-                row,
-                f"column {column.name!r} is mixed: {column.quoted(row)} is no number, others are; "
-                f"--category {column.name} takes all of them for levels",
-            )
-        return _category(table, column)
-    numbers = table.finite_numbers(column)
-    present = numbers[~np.isnan(numbers)]
-    if present.size == 0:
-        raise _empty(table, column)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = float(present.mean()), float(present.std())
-    if not np.isfinite(mean) or not np.isfinite(deviation):
-        raise TableError(f"{table.path}: column {column.name!r} holds numbers too large to be scaled")
-    # Rounding leaves a deviation that is not quite zero of a column that is constant.
-    if deviation <= 8.0 * np.finfo(np.float64).eps * abs(mean):
-        mean, deviation = float(present[0]), 1.0
-    if not scale:
-        return Number(column.name, 0.0, 1.0, mean)
-    return Number(column.name, mean, deviation, mean)
-
-
-def _category(table: Table, column: Column) -> Category:
-    levels = sorted(set(column.texts()) - {""})
-    if not levels:
-        raise _empty(table, column)
-    return Category(column.name, tuple(levels))
-
-
-def _empty(table: Table, column: Column) -> TableError:
-    name = column.name
-    return TableError(f"{table.path}: column {name!r} holds no value at all; --ignore {name} leaves it out")
+        header = encoded.get("header", True)
+        if type(header) is not bool:
+            raise ValueError("its preparation makes no sense")
+        return cls(features, label, id, weight, str(missing), header)
 
 
 def _dense(column: Any) -> FloatArray:
     values: FloatArray = column.toarray() if hasattr(column, "toarray") else column
     return values
-
-
-def _decoded(entry: Any) -> Feature:
-    if not isinstance(entry, list) or len(entry) < 2 or not isinstance(entry[1], str):
-        raise ValueError("a column of its preparation is incomplete")
-    kind, name, *rest = entry
-    if kind == "category" and all(isinstance(level, str) for level in rest) and len(set(rest)) == len(rest):
-        return Category(name, tuple(rest))
-    numbers = len(rest) == 3 and all(type(value) is float for value in rest)
-    if kind == "number" and numbers and rest[1] > 0:
-        return Number(name, *rest)
-    raise ValueError("a column of its preparation makes no sense")

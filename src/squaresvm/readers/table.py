@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.readers.notation import PLAIN, Notation
 from squaresvm.readers.origin import TableError, opened
 from squaresvm.readers.text import csv_blocks, holds_libsvm, libsvm_texts
+from squaresvm.runtime.extras import install_line
 from squaresvm.runtime.resources import read_ahead
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
@@ -78,10 +81,12 @@ class Column:
             return list(self.cells)
         return ["" if value != value else _plain(value) for value in self.cells.tolist()]
 
-    def numbers(self) -> FloatArray | None:
+    def numbers(self, notation: Notation = PLAIN) -> FloatArray | None:
         """Return the cells as numbers with NaN where one is missing; None where a cell is no number."""
         if not self.is_text:
             return self.cells
+        if notation != PLAIN:
+            return notation.numbers(self.cells.tolist())
         if any("_" in cell for cell in self.cells):  # Python reads 1_0 as 10.
             return None
         try:
@@ -99,16 +104,16 @@ class Column:
             return None
         return np.array(values, dtype=np.int64)
 
-    def first_text(self) -> int | None:
+    def first_text(self, notation: Notation = PLAIN) -> int | None:
         """Return where the first cell that is no number stands; None where all are."""
         for row, cell in enumerate(self.cells):
-            if cell and _number(cell) is None:
+            if cell and notation.number(cell) is None:
                 return row
         return None
 
     def has_numbers(self) -> bool:
         """Return whether any cell is a number."""
-        return any(cell and _number(cell) is not None for cell in self.cells)
+        return any(cell and PLAIN.number(cell) is not None for cell in self.cells)
 
     def quoted(self, row: int) -> str:
         """Return a cell for a message."""
@@ -116,18 +121,11 @@ class Column:
         return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "...")
 
 
-def _number(text: str) -> float | None:
-    try:
-        return None if "_" in text else float(text)
-    except ValueError:
-        return None
-
-
 def _whole(text: str) -> int | None:
     """Return the whole number that a text stands for: 7, +7, 7.0 and 7e0 are one."""
     if _INTEGER.fullmatch(text):
         return int(text) if len(text) <= 20 else None
-    value = _number(text)
+    value = PLAIN.number(text)
     return int(value) if value is not None and abs(value) < 2**53 and value == int(value) else None
 
 
@@ -182,13 +180,21 @@ class Table:
             known = ", ".join(list(self.columns)[:8]) + (", ..." if len(self.columns) > 8 else "")
             raise TableError(f"{self.path}: there is no {purpose} {name!r}; there are {known}") from None
 
-    def finite_numbers(self, column: Column) -> FloatArray:
+    def only(self, kept: BoolArray) -> Table:
+        """Return some of the rows."""
+        lines = [line for line, stays in zip(self.lines, kept.tolist(), strict=True) if stays]
+        columns = {name: Column(name, column.cells[kept]) for name, column in self.columns.items()}
+        return replace(self, columns=columns, lines=lines)
+
+    def finite_numbers(self, column: Column, notation: Notation = PLAIN) -> FloatArray:
         """Return the cells of a column as finite numbers, NaN where one is missing."""
-        numbers = column.numbers()
+        numbers = column.numbers(notation)
         if numbers is None:
-            row = column.first_text()
+            row = column.first_text(notation)
             assert row is not None
-            raise self.error(row, f"column {column.name!r} holds {column.quoted(row)}, which is not a number")
+            what = "not a date" if notation.date else "not a number"
+            way = f" ({notation})" if str(notation) else ""
+            raise self.error(row, f"column {column.name!r} holds {column.quoted(row)}, which is {what}{way}")
         if np.isinf(numbers).any():
             row = int(np.flatnonzero(np.isinf(numbers))[0])
             raise self.error(row, f"column {column.name!r} holds {column.quoted(row)}, which is not finite")
@@ -206,14 +212,21 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         return "libsvm" if holds_libsvm(file) else "csv"
 
 
-def read(path: str | os.PathLike[str]) -> Table | SparseRows:
+def read(
+    path: str | os.PathLike[str], *, header: bool | None = None, encoding: str | None = None
+) -> Table | SparseRows:
     """Return the rows of a file; what kind it is of is told by its contents, not by its name.
 
     Parameters
     ----------
     path : path-like
         LIBSVM text (``label index:value ...``, indices up to 67,108,864), CSV with a line of names (commas,
-        semicolons or tabs) or Parquet, plain or gzip.
+        semicolons or tabs) or Parquet, plain or gzip. ``-`` is the standard input.
+    header : bool, optional
+        Whether CSV begins with a line of names. By default it does, and a first line that looks like a row is
+        an error.
+    encoding : str, optional
+        Of CSV; UTF-8 by default.
 
     Returns
     -------
@@ -230,10 +243,21 @@ def read(path: str | os.PathLike[str]) -> Table | SparseRows:
     with opened(path) as file:
         if file.peek(4)[:4] == b"PAR1":
             return _parquet_table(path)
-        if holds_libsvm(file):
+        text = file if encoding is None else _recoded(path, file, encoding)
+        if holds_libsvm(text):
             return _sparse_rows(path)
-        file.seek(0)
-        return _csv_table(path, file)
+        text.seek(0)
+        return _csv_table(path, text, header)
+
+
+def _recoded(path: Path, file: BinaryIO, encoding: str) -> BinaryIO:
+    """Return a text of another encoding in UTF-8."""
+    try:
+        return io.BytesIO(file.read().decode(encoding).encode("utf-8"))
+    except LookupError:
+        raise TableError(f"{path}: there is no encoding {encoding!r}; cp1252 and latin-1 are two") from None
+    except UnicodeError as error:
+        raise TableError(f"{path}: is not text in {encoding}: {error}") from None
 
 
 def _sparse_rows(path: Path) -> SparseRows:
@@ -253,8 +277,8 @@ def _labels(values: FloatArray) -> np.ndarray[Any, Any]:
     return values.astype(np.int64) if whole else values
 
 
-def _csv_table(path: Path, file: Any) -> Table:
-    blocks = list(csv_blocks(path, file))
+def _csv_table(path: Path, file: BinaryIO, header: bool | None) -> Table:
+    blocks = list(csv_blocks(path, file, header=header))
     lines = [line for block in blocks for line in block.lines]
     if not lines:
         raise TableError(f"{path}: holds a header and no rows")
@@ -272,7 +296,7 @@ def _parquet_table(path: Path) -> Table:
 
         from squaresvm.readers.parquet import ParquetReader, cells_of
     except ModuleNotFoundError:
-        raise TableError(f"{path}: Parquet needs pyarrow: pip install 'squaresvm[cli]'") from None
+        raise TableError(f"{path}: Parquet needs pyarrow: {install_line('cli')}") from None
     with ParquetReader.open(path) as reader:
         names = list(reader.schema.names)
         if len(set(names)) != len(names):

@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,7 +45,9 @@ class CsvBlock:
     columns: dict[str, list[str]]
 
 
-def csv_blocks(path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS) -> Iterator[CsvBlock]:
+def csv_blocks(
+    path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS, header: bool | None = True
+) -> Iterator[CsvBlock]:
     """Yield the rows of a CSV file.
 
     Parameters
@@ -56,6 +59,9 @@ def csv_blocks(path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS) -> Ite
         all.
     block_rows : int
         Rows a block at most.
+    header : bool or None, default=True
+        Whether the first line names the columns, which are ``column_1, column_2, ...`` where it does not.
+        None: it does, unless it looks like a row, which is an error.
 
     Yields
     ------
@@ -68,7 +74,14 @@ def csv_blocks(path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS) -> Ite
     """
     lines = _Lines(path, file)
     records = _records(path, lines)
-    names = _names(path, *next(records))
+    first = next(records)
+    if header is False:
+        names = [f"column_{number}" for number in range(1, len(first[1]) + 1)]
+        records = chain([first], records)
+    else:
+        if header is None:
+            _check_names(path, *first)
+        names = _names(path, *first)
     block = CsvBlock([], {name: [] for name in names})
     for line, record in records:
         if not record or record == [""]:
@@ -116,7 +129,9 @@ class _Lines:
         try:
             text = line.decode("utf-8-sig" if self.number == 1 else "utf-8")
         except UnicodeDecodeError:
-            raise TableError(f"{place}: is not text in UTF-8") from None
+            raise TableError(
+                f"{place}: is not text in UTF-8; --encoding names another, such as cp1252"
+            ) from None
         if "\0" in text:
             raise TableError(f"{place}: is not text: it holds a zero byte")
         return text
@@ -145,16 +160,28 @@ def _words(error: csv.Error) -> str:
 
 def _names(path: Path, line: int, record: list[str]) -> list[str]:
     names, place = [name.strip() for name in record], f"{path}, line {line}"
-    if all(_is_number(name) for name in names):
-        raise TableError(f"{place}: names no columns, it holds numbers only: put a line of names first")
     if len(names) < 2:
         raise TableError(f"{place}: names one column only: a table needs a label and a feature")
+    # Tools write an index without a name, and lines that end in a delimiter.
+    names = [name or f"column_{number}" for number, name in enumerate(names, 1)]
     for position, name in enumerate(names):
-        if not name:
-            raise TableError(f"{place}: column {position + 1} has no name")
         if name in names[:position]:
             raise TableError(f"{place}: two columns have the name {name[:40]!r}")
     return names
+
+
+def _check_names(path: Path, line: int, record: list[str]) -> None:
+    """Raise a TableError where the first line looks like a row: years may be names, fractions are none."""
+    cells = [cell.strip() for cell in record]
+    numbers = [cell for cell in cells if _is_number(cell)]
+    odd = next((cell for cell in numbers if not cell.isdigit()), None)
+    if odd is None and len(numbers) == len([cell for cell in cells if cell]):
+        odd = next(iter(numbers), None)
+    if odd is not None:
+        raise TableError(
+            f"{path}, line {line}: looks like a row and not like names, for it holds the number {odd!r}: "
+            "--no-header calls the columns column_1, column_2, ..., --header takes the line for names"
+        )
 
 
 def _is_number(text: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-__all__ = ["CountProgress", "Pace", "PassProgress", "TerminalLine", "print_line", "working"]
+__all__ = ["CountProgress", "Pace", "PassProgress", "TerminalLine", "duration", "print_line", "working"]
 
 #: Seconds between two updates of the line.
 _EVERY = 0.2
@@ -18,6 +18,23 @@ _BAR_WIDTH = 24
 def print_line(line: str, stream: TextIO | None = None) -> None:
     """Print a line that was asked for, on a terminal or not; to standard error by default."""
     print(line, file=sys.stderr if stream is None else stream, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Return how long something took, in words.
+
+    Examples
+    --------
+    >>> from squaresvm.runtime.progress import duration
+    >>> [duration(value) for value in (0.00004, 0.0042, 0.81, 1.5, 130.0)]
+    ['0.04 ms', '4.2 ms', '810 ms', '1.5 s', '2 min 10 s']
+    """
+    if seconds < 0.9995:
+        value = 1e3 * seconds
+        return f"{value:.0f} ms" if value >= 99.5 else f"{value:.2g} ms"
+    if seconds < 100.0:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 
 class Pace:

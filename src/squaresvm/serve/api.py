@@ -1,4 +1,4 @@
-"""What programs can ask: predictions, changes with receipts, and how the models are."""
+"""What programs can ask: predictions, changes with receipts, and what is served."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ import asyncio
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import Any, TypeVar
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-import squaresvm
-from squaresvm.files import Record
 from squaresvm.serve.batching import Batcher
-from squaresvm.serve.endpoint import Endpoint, json_response, read_body
+from squaresvm.serve.endpoint import Endpoint, body_of, json_response, read_body
 from squaresvm.serve.failures import RequestError
 from squaresvm.serve.folder import Folder
 from squaresvm.serve.inference import model_metadata, parse_infer, render_infer, server_metadata
 from squaresvm.serve.metrics import Metrics
-from squaresvm.serve.rows import Limits, csv_request, json_object, list_in, rows_for, table_of
+from squaresvm.serve.rows import Limits, list_in, rows_for, table_of
 from squaresvm.serve.served import ServedModel
+from squaresvm.serve.turns import Turns
 from squaresvm.serve.view import View
-from squaresvm.solution import Certificate
 
 __all__ = ["Api"]
 
@@ -42,14 +38,14 @@ class Api:
     folder : Folder
     limits : Limits
     metrics : Metrics
+    turns : Turns
     """
 
-    def __init__(self, folder: Folder, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, folder: Folder, limits: Limits, metrics: Metrics, turns: Turns) -> None:
         self._folder, self._limits, self._metrics = folder, limits, metrics
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="squaresvm-predict")
         self._batchers: dict[str, Batcher] = {}
-        self._waiting: dict[str, int] = {}
-        self._verifying = asyncio.Lock()
+        self._turns = turns
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -100,30 +96,6 @@ class Api:
                 "Remove rows, exactly: the model then equals one that was never shown them.",
                 "Forget",
                 changes,
-            ),
-            Endpoint(
-                "GET", "/models/{name}/receipts", self.receipts, ("inspect",), "Receipts, newest first."
-            ),
-            Endpoint(
-                "GET",
-                "/models/{name}/certificate",
-                self.certificate,
-                ("inspect",),
-                "Residual, gap and objective, computed from the rows.",
-            ),
-            Endpoint(
-                "GET",
-                "/models/{name}/verify",
-                self.verify,
-                ("inspect",),
-                "Save the model, then check its file with the independent verifier.",
-            ),
-            Endpoint(
-                "GET",
-                "/models/{name}/report",
-                self.report,
-                ("inspect",),
-                "Exact leave-one-out score, calibration, rows that look mislabelled, history.",
             ),
             Endpoint("GET", "/metrics", self.metrics, ("inspect",), "Counters in Prometheus' text format."),
         ]
@@ -186,7 +158,7 @@ class Api:
         view = model.ready_view()
         wanted = await self._apart(body, functools.partial(parse_infer, body, length, view, self._limits))
         if "probabilities" in wanted.outputs:
-            _, answer, probabilities = await self._in_writer(model, model.judged, view, wanted.X)
+            _, answer, probabilities = await self._turns.take(model, model.judged, view, wanted.X)
         else:
             answer, probabilities = await self._batcher(model.name).answer(view, wanted.X), None
         self._metrics.count_rows("predict", wanted.X.shape[0])
@@ -204,7 +176,7 @@ class Api:
         wanted, X = await self._apart(body, functools.partial(self._predict_request, request, body, view))
         facts: dict[str, Any] = {"model": model.name}
         if wanted:
-            view, answer, p = await self._in_writer(model, model.judged, view, X)
+            view, answer, p = await self._turns.take(model, model.judged, view, X)
             assert view.classes is not None
             facts |= {"classes": view.classes.tolist(), "probabilities": p.tolist()}
         else:
@@ -217,7 +189,7 @@ class Api:
 
     def _predict_request(self, request: Request, body: bytes, view: View) -> tuple[bool, Any]:
         label, id = _label_and_id(view)
-        sent = self._request(request, body, label, id)
+        sent = body_of(request, body, label, id, self._limits)
         wanted = sent.get("probabilities", request.query_params.get("probabilities") == "true")
         if not isinstance(wanted, bool):
             raise RequestError(400, "'probabilities' must be true or false")
@@ -225,16 +197,6 @@ class Api:
             raise RequestError(422, "this model has no probabilities")
         table = table_of(list_in(sent, "records", self._limits), self._limits)
         return wanted, rows_for(table, view.preparation, view.width)
-
-    def _request(self, request: Request, body: bytes, label: str | None, id: str | None) -> dict[str, Any]:
-        """Return what a body says, in JSON or in CSV."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "application/json":
-            return json_object(body)
-        if kind == "text/csv":
-            return csv_request(body, label, id, self._limits)
-        # Other kinds a page from elsewhere could send in its reader's stead.
-        raise RequestError(415, "the Content-Type must be application/json or text/csv")
 
     def _batcher(self, name: str) -> Batcher:
         if name not in self._batchers:
@@ -260,88 +222,12 @@ class Api:
         body = await read_body(request, self._limits)
         key = request.headers.get("idempotency-key")
         label, id = _label_and_id(model.view)
-        sent = await self._apart(body, functools.partial(self._request, request, body, label, id))
-        entry, is_repeated = await self._in_writer(model, model.change, kind, sent, key, body)
+        sent = await self._apart(body, functools.partial(body_of, request, body, label, id, self._limits))
+        entry, is_repeated = await self._turns.take(model, model.change, kind, sent, key, body)
         if not is_repeated:
             self._metrics.count_rows(kind, entry.receipt["rows"])
         headers = {"idempotent-replayed": "true"} if is_repeated else None
         return json_response({"model": model.name, **entry.public}, headers=headers)
-
-    async def _in_writer(self, model: ServedModel, work: Callable[..., Result], *values: Any) -> Result:
-        """Do something where the model is changed, after what waits there, unless that is too much."""
-        waiting = self._waiting.get(model.name, 0)
-        if waiting >= self._limits.waiting:
-            raise RequestError(503, "too many requests wait for this model", 1)
-        self._waiting[model.name] = waiting + 1
-        try:
-            try:
-                job = model.writer.submit(work, *values)
-            except RuntimeError:
-                raise RequestError(503, "the server ends, or the model is gone", 5) from None
-            future = asyncio.wrap_future(job)
-            done, _ = await asyncio.wait({future}, timeout=self._limits.seconds)
-            if not done and job.cancel():
-                raise RequestError(503, "the request has waited too long: nothing has changed", 1)
-            return await future  # What has begun is awaited: it is done, or refused.
-        finally:
-            self._waiting[model.name] -= 1
-
-    # Proof -----------------------------------------------------------------------------------------
-
-    async def receipts(self, request: Request) -> Response:
-        """Answer `/models/{name}/receipts`."""
-        model = self._model(request)
-        most, before = _number(request, "limit", 100), _number(request, "before", None)
-        found = await asyncio.to_thread(
-            self._folder.journal.receipts, model.name, min(most or 100, 1000), before
-        )
-        return json_response({"model": model.name, "receipts": [entry.public for entry in found]})
-
-    async def certificate(self, request: Request) -> Response:
-        """Answer `/models/{name}/certificate`."""
-        model = self._model(request)
-        view, certificate = await self._in_writer(model, _certificate, model)
-        return json_response(
-            {"model": model.name, "number": view.number, "rows": view.rows, **_certificate_facts(certificate)}
-        )
-
-    async def verify(self, request: Request) -> Response:
-        """Answer `/models/{name}/verify`."""
-        model = self._model(request)
-        model.check_changeable()
-        if self._verifying.locked():
-            raise RequestError(503, "a verification is under way", 5)
-        async with self._verifying:
-            if not await self._in_writer(model, self._folder.save, model):
-                raise RequestError(507, "the model cannot be saved for now", 30)
-            verdict = await asyncio.to_thread(squaresvm.verify, model.path)
-        facts = {"model": model.name, "ok": verdict.ok, "rows": verdict.rows, "faults": list(verdict.faults)}
-        facts |= {"residual": verdict.residual, "gap": verdict.gap, "objective": verdict.objective}
-        facts |= {"decision_error": verdict.decision_error, "claimed": asdict(verdict.claimed)}
-        return json_response(facts)
-
-    async def report(self, request: Request) -> Response:
-        """Answer `/models/{name}/report`."""
-        model = self._model(request)
-        view, report = await self._in_writer(model, model.report)
-        history = Record.of(view.estimator).history
-        shares = None if report.shares is None else [part.tolist() for part in report.shares]
-        return json_response(
-            {
-                "model": model.name,
-                "number": view.number,
-                "rows": view.rows,
-                "certificate": _certificate_facts(report.certificate),
-                "loo_score": report.score,
-                "loo_is_exact": report.is_exact,
-                "brier": report.brier,
-                "calibration": shares,
-                "margins": None if report.margins is None else _histogram(report.margins),
-                "suspects": [_plain_row(row) for row in report.suspects],
-                "influential": [_plain_row(row) for row in report.influential],
-                "history": [asdict(event) for event in history.events],
-            }
-        )
 
     def close(self) -> None:
         """End the threads."""
@@ -374,44 +260,9 @@ def _summary(model: ServedModel) -> dict[str, Any]:
     }
 
 
-def _certificate(model: ServedModel) -> tuple[View, Certificate]:
-    view = model.ready_view()
-    if not hasattr(view.estimator, "certificate_"):
-        raise RequestError(409, "this kind of model has no certificate")
-    return view, view.estimator.certificate_
-
-
-def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "status": certificate.status.value,
-        "residual": float(certificate.residual),
-        "gap": float(certificate.gap),
-        "objective": float(certificate.objective),
-    }
-
-
-def _histogram(margins: np.ndarray[Any, Any]) -> dict[str, Any]:
-    counts, edges = np.histogram(margins, bins=24)
-    return {"counts": counts.tolist(), "edges": edges.tolist()}
-
-
-def _plain_row(row: Any) -> dict[str, Any]:
-    name = row.id if isinstance(row.id, int | float | str) else str(row.id)
-    return {"id": name, "label": row.label, "expected": row.expected, "value": row.value}
-
-
 def _label_and_id(view: View | None) -> tuple[str | None, str | None]:
     """Return which columns of a table are no features of the model."""
     preparation = None if view is None else view.preparation
     if preparation is None:
         return None, None
     return preparation.label or "label", preparation.id or "id"
-
-
-def _number(request: Request, name: str, default: int | None) -> int | None:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < 1:
-        raise RequestError(400, f"{name!r} must be a positive whole number")
-    return int(text)

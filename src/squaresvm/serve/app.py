@@ -24,10 +24,12 @@ from squaresvm.serve.connections import GuardedProtocol
 from squaresvm.serve.endpoint import Endpoint, Gate, error_response, json_response
 from squaresvm.serve.failures import RequestError
 from squaresvm.serve.folder import Folder
+from squaresvm.serve.inspecting import Inspection
 from squaresvm.serve.metrics import Metrics
 from squaresvm.serve.openapi import describe
 from squaresvm.serve.play import Playground
 from squaresvm.serve.rows import Limits
+from squaresvm.serve.turns import Turns
 
 __all__ = ["Settings", "make_app", "run"]
 
@@ -99,11 +101,13 @@ def make_app(settings: Settings) -> Starlette:
     access = Access() if settings.tokens is None else Access.read(settings.tokens)
     folder = Folder(settings.folder, settings.limits, save_seconds=settings.save_seconds)
     metrics = Metrics(folder)
-    api = Api(folder, settings.limits, metrics)
+    turns = Turns(settings.limits)
+    api = Api(folder, settings.limits, metrics, turns)
+    inspection = Inspection(folder, settings.limits, turns)
     playground = Playground(settings.limits)
     hosts = _LOCAL_NAMES | {settings.host.lower()} if access.is_open else None
     gate = Gate(access, settings.limits, metrics, hosts)
-    programs = [*api.endpoints, *playground.endpoints]
+    programs = [*api.endpoints, *inspection.endpoints, *playground.endpoints]
     description = describe(programs)
 
     async def openapi(request: Request) -> Response:

@@ -19,9 +19,9 @@ from squaresvm.serve.access import Access
 from squaresvm.serve.failures import RequestError
 from squaresvm.serve.journal import JournalError
 from squaresvm.serve.metrics import Metrics
-from squaresvm.serve.rows import Limits
+from squaresvm.serve.rows import Limits, csv_request, json_object
 
-__all__ = ["Endpoint", "Gate", "json_response", "read_body"]
+__all__ = ["Endpoint", "Gate", "body_of", "error_response", "json_response", "read_body"]
 
 _LOG = logging.getLogger("squaresvm.serve")
 #: On every answer. Pages load nothing from elsewhere, run no inline code, and are in nobody's frame.
@@ -193,3 +193,16 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     except TimeoutError:
         raise RequestError(408, f"the body did not arrive within {limits.seconds:g} s") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def body_of(
+    request: Request, body: bytes, label: str | None, id: str | None, limits: Limits
+) -> dict[str, Any]:
+    """Return what a body says, in JSON or in CSV."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        return json_object(body)
+    if kind == "text/csv":
+        return csv_request(body, label, id, limits)
+    # Other kinds a page from elsewhere could send in its reader's stead.
+    raise RequestError(415, "the Content-Type must be application/json or text/csv")

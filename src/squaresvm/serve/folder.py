@@ -110,7 +110,9 @@ class Folder:
                 done = [
                     model.writer.submit(self._look_and_save, model) for model in list(self.models.values())
                 ]
-                wait(done)
+                for failed in [one.exception() for one in wait(done).done]:
+                    if failed is not None:
+                        _LOG.error("a model cannot be looked after: %s", type(failed).__name__)
             except (OSError, RuntimeError) as error:  # The folder cannot be read, or a writer has ended.
                 _LOG.warning("the folder cannot be watched: %s", type(error).__name__)
 

@@ -21,11 +21,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Entry", "Journal", "JournalError", "now"]
+from squaresvm.evidence.log import now
+
+__all__ = ["Entry", "Journal", "JournalError"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
@@ -347,8 +348,3 @@ def _entry(values: Any) -> Entry:
     return Entry(
         number, kind, time, None if payload is None else json.loads(payload), json.loads(receipt), erased
     )
-
-
-def now() -> str:
-    """Return the time, UTC, in milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

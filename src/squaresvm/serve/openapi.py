@@ -38,6 +38,11 @@ _SCHEMAS: dict[str, Any] = {
             "ids": _NAMES,
         },
     },
+    "Absence": {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": ["integer", "number", "string"]}},
+    },
     "Forget": {"type": "object", "required": ["ids"], "properties": {"ids": _NAMES}},
     "Infer": {
         "type": "object",

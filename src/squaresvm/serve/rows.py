@@ -27,6 +27,7 @@ __all__ = [
     "held_ids",
     "json_object",
     "labels_for",
+    "new_ids",
     "rows_for",
     "table_of",
 ]
@@ -292,7 +293,7 @@ def _label(value: Any, kind: str) -> Any:
     if kind == "b":
         return value if isinstance(value, bool) else None
     if isinstance(value, str):
-        return value or None
+        return None if not value or "\0" in value else value
     return str(value) if type(value) is int else None
 
 
@@ -310,9 +311,22 @@ def held_ids(model: Any, values: list[Any]) -> list[Any]:
     for value in values:
         if not isinstance(value, str) and type(value) not in (int, float):
             raise RequestError(400, "ids must be numbers or texts")
+        if isinstance(value, str) and "\0" in value:
+            raise RequestError(422, "an id holds a zero byte")
     held = model._state.rows.ids.values
     if held.dtype.kind in "iu":
         return [value if _whole(value) is None else _whole(value) for value in values]
     if held.dtype.kind in "US":
         return [str(value) if type(value) is int else value for value in values]
     return values
+
+
+def new_ids(model: Any, values: list[Any]) -> list[Any]:
+    """Return ids of rows to learn: of a kind that a model file can hold beside those that it has."""
+    ids = held_ids(model, values)
+    if model._state.rows.ids.values.dtype.kind == "f":
+        return ids
+    for value in ids:
+        if not isinstance(value, str) and _whole(value) is None:
+            raise RequestError(422, "an id is neither text nor a whole number of 64 bits")
+    return ids

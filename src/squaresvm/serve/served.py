@@ -14,17 +14,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import squaresvm
 from squaresvm.estimators.requests import Proposal, Updating
+from squaresvm.evidence.log import Log, now
 from squaresvm.files import History, Record, with_columns
 from squaresvm.files.container import checksum
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.pages.report import Report, examine
 from squaresvm.readers import Table
+from squaresvm.readers.preparation import PreparedRows
 from squaresvm.runtime.atomic import locked, remove_leftovers, replacing
 from squaresvm.serve.failures import RequestError, first_line
-from squaresvm.serve.journal import Entry, Journal, now
-from squaresvm.serve.rows import Limits, columns_of, held_ids, labels_for, list_in, rows_for, table_of
+from squaresvm.serve.journal import Entry, Journal
+from squaresvm.serve.rows import (
+    Limits,
+    columns_of,
+    held_ids,
+    labels_for,
+    list_in,
+    new_ids,
+    rows_for,
+    table_of,
+)
 from squaresvm.serve.view import Answer, View
 from squaresvm.typing import FloatArray, IntArray
 
@@ -73,8 +86,10 @@ class ServedModel:
             if not hasattr(model, "predict"):
                 raise ValueError(f"holds a {type(model).__name__}, which does not predict")
             self._follow_journal(model)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RequestError) as error:
             self._fail(first_line(error))
+        except Exception as error:  # Whatever it is, the other models are served, and this one says why not.
+            self._fail(f"it cannot be loaded: {type(error).__name__}")
 
     def _follow_journal(self, model: Any) -> None:
         found = checksum(self.path)
@@ -100,6 +115,9 @@ class ServedModel:
         with REQUESTS:
             change = self._propose(entry.kind, entry.payload)
             change.put_in_place(entry.time)
+            # The chain says of the request what was answered then.
+            assert change.model._log is not None
+            change.model._log = _as_answered(change.model._log, entry)
         self._model = change.model
 
     def _replaced(self, count: int) -> str:
@@ -226,9 +244,7 @@ class ServedModel:
     def _propose(self, kind: str, payload: dict[str, Any]) -> _Change:
         try:
             return self._learning(payload) if kind == "learn" else self._forgetting(payload)
-        except KeyError as error:
-            raise RequestError(422, first_line(error)) from None
-        except (ValueError, TypeError, OverflowError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise RequestError(422, first_line(error)) from None
 
     def _learning(self, payload: dict[str, Any]) -> _Change:
@@ -245,26 +261,26 @@ class ServedModel:
                 preparation, sources = stored.with_levels(new)
                 stored = preparation
                 model = with_columns(model, sources)
+                replace(Record.of(model), preparation=stored).attach(model)  # Receipts name columns by it.
         X = rows_for(table, preparation, model.n_features_in_)
         y = labels_for(model, labels)
-        names = None if ids is None else held_ids(model, ids)
-        start, bare = time.perf_counter(), model._copy()
+        names = None if ids is None else new_ids(model, ids)
+        bare = model._copy()
         known = bare.__dict__.pop("feature_names_in_", None)  # The columns are in order by their names.
         proposal = bare._propose_learn(X, y, None, names)
         if known is not None:
             proposal.estimator.feature_names_in_ = known
         history = _brought(Record.of(self._model).history, len(records))
-        return _Change(model, proposal, len(records), Record(history, stored), start)
+        return _Change(model, proposal, Record(history, stored))
 
     def _forgetting(self, payload: dict[str, Any]) -> _Change:
         model = self._model
         names = held_ids(model, list_in(payload, "ids", self._limits))
         positions = model._state.rows.ids.positions(names)
-        start = time.perf_counter()
         proposal = model._propose_forget(names)
         record = Record.of(model)
         history = _forgot(record.history, positions)
-        return _Change(model, proposal, int(positions.size), Record(history, record.preparation), start)
+        return _Change(model, proposal, Record(history, record.preparation))
 
     # Questions that take longer than a prediction --------------------------------------------------
 
@@ -287,6 +303,21 @@ class ServedModel:
                 raise RequestError(409, first_line(error)) from None
         return self._report
 
+    def chain(self) -> list[dict[str, Any]]:
+        """Return the sealed receipts of the model, oldest first. Runs in the writer, after a save."""
+        self.check_changeable()
+        return [receipt.to_json() for receipt in self._model.receipts_]
+
+    def absence(self, name: Any) -> dict[str, Any]:
+        """Return a proof that no row of an id is held. Runs in the writer, after a save."""
+        self.check_changeable()
+        try:
+            proof = self._model.prove_absence(held_ids(self._model, [name])[0])
+        except ValueError as error:
+            raise RequestError(409, first_line(error)) from None
+        commitment = self._model.receipts_[-1]
+        return {"proof": proof.to_json(), "receipt": commitment.to_json()}
+
     def judged(self, view: View, X: FloatArray) -> tuple[View, Answer, FloatArray]:
         """Return a model, and its labels and calibrated probabilities. Runs in the writer.
 
@@ -295,7 +326,7 @@ class ServedModel:
         current = self.view
         if current is not None and current.preparation == view.preparation and current.width == view.width:
             view = current
-        return view, view.answer(X), view.estimator.predict_proba(X)
+        return view, view.answer(X), view.estimator.predict_proba(np.asarray(X).view(PreparedRows))
 
     def close(self) -> None:
         """Let the writer end."""
@@ -305,33 +336,25 @@ class ServedModel:
 class _Change:
     """What a request leads to, until it is in place."""
 
-    def __init__(self, model: Updating, proposal: Proposal, rows: int, record: Record, start: float) -> None:
+    def __init__(self, model: Updating, proposal: Proposal, record: Record) -> None:
         self.model = model
-        self._proposal, self._rows, self._record = proposal, rows, record
-        self._seconds = time.perf_counter() - start
+        self._proposal, self._record = proposal, record
 
     @property
     def receipt(self) -> dict[str, Any]:
         """What the request is answered with, as JSON: counts, and neither rows nor ids."""
-        receipt, trial = self._proposal.receipt, self._proposal.estimator
-        if receipt is None:
-            certificate = trial.certificate_
-            facts = {
-                "residual": float(certificate.residual),
-                "checked": int(trial._state.n_rows),
-                "sampled": False,
-                "refactored": False,
-                "seconds": self._seconds,
-            }
-        else:
-            facts = {
-                "residual": float(receipt.residual),
-                "checked": int(receipt.checked),
-                "sampled": bool(receipt.sampled),
-                "refactored": bool(receipt.refactored),
-                "seconds": float(receipt.seconds),
-            }
-        return {"rows": self._rows, "remaining": int(trial._state.n_rows), **facts}
+        receipt = self._proposal.receipt
+        assert receipt is not None
+        return {
+            "rows": int(receipt.rows),
+            "remaining": int(receipt.remaining),
+            "residual": float(receipt.residual),
+            "checked": int(receipt.checked),
+            "sampled": bool(receipt.sampled),
+            "refactored": bool(receipt.refactored),
+            "seconds": float(receipt.seconds),
+            "chain_number": int(receipt.number),
+        }
 
     def put_in_place(self, at: str) -> None:
         """Make the model what the request asks for."""
@@ -339,6 +362,14 @@ class _Change:
         events = self._record.history.events
         last = replace(events[-1], time=f"{at[:19]}+00:00")
         replace(self._record, history=History((*events[:-1], last))).attach(self.model)
+
+
+def _as_answered(log: Log, entry: Entry) -> Log:
+    """Return a log whose last receipt, not sealed yet, says what a request was answered with."""
+    *before, last = log.entries[: log.count]
+    said = {name: entry.receipt[name] for name in ("residual", "checked", "sampled", "seconds")}
+    again = replace(last, receipt=last.receipt.but(time=entry.time, **said))
+    return replace(log, entries=[*before, again])
 
 
 def _brought(history: History, count: int) -> History:

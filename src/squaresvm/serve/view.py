@@ -10,7 +10,7 @@ import numpy as np
 from squaresvm.estimators.requests import Updating
 from squaresvm.models.outputs import as_flat, labels_of
 from squaresvm.models.state import State
-from squaresvm.readers.preparation import Preparation
+from squaresvm.readers.preparation import Preparation, PreparedRows
 from squaresvm.serve.rows import columns_of
 from squaresvm.typing import FloatArray
 
@@ -115,7 +115,8 @@ class View:
         return hasattr(self.estimator, "predict_proba")
 
     def answer(self, X: FloatArray) -> Answer:
-        """Return what the model says of rows."""
+        """Return what the model says of rows, which have been prepared."""
+        X = np.asarray(X).view(PreparedRows)
         if not isinstance(self.estimator, Updating):
             return Answer(np.asarray(self.estimator.predict(X)), None)
         state = self.estimator._state

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from squaresvm.readers import Place
+from squaresvm.runtime.extras import install_line
 from squaresvm.runtime.resources import in_order
 from squaresvm.streaming.source import Block, checked_block, named
 
@@ -204,7 +205,7 @@ def _dask() -> Any:
         import dask
         import dask.delayed
     except ImportError:
-        raise ImportError("Dask collections need Dask: pip install 'squaresvm[dask]'") from None
+        raise ImportError(f"Dask collections need Dask: {install_line('dask')}") from None
     return dask
 
 

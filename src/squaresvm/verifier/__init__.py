@@ -9,6 +9,7 @@ one sitting:
 - :mod:`squaresvm.verifier.conditions` derives residual, gap and bound, and takes them of multipliers;
 - :mod:`squaresvm.verifier.primal` takes them of models in w, by passes;
 - :mod:`squaresvm.verifier.reading` reads a fitted model, and the data that it is checked by;
+- :mod:`squaresvm.verifier.receipts` checks the receipts, and that an id is absent;
 - :mod:`squaresvm.verifier.checking` compares, and says so.
 """
 

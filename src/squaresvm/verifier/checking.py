@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from squaresvm.evidence.absence import AbsenceProof
 from squaresvm.files import load
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray
@@ -23,6 +24,7 @@ from squaresvm.verifier.reading import (
     source_of,
     targets_and_weights,
 )
+from squaresvm.verifier.receipts import absence_of, read_receipts, receipt_faults
 from squaresvm.verifier.wide import Wide
 
 __all__ = ["Verdict", "verify"]
@@ -60,6 +62,8 @@ class Verdict:
         What is worth knowing and is no fault.
     parts : tuple of Verdict
         Of a model of pairs of classes, the verdict on each.
+    absence : AbsenceProof or None
+        That the id in question is not held, where one was.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class Verdict:
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     parts: tuple[Verdict, ...] = field(default=(), repr=False)
+    absence: AbsenceProof | None = None
 
     @property
     def ok(self) -> bool:
@@ -117,6 +122,7 @@ class Verdict:
         """Return the verdict as JSON: numbers that JSON has none for are None."""
         found = {"ok": self.ok, "agrees": self.agrees, **asdict(self)}
         found["parts"] = [part.to_json() for part in self.parts]
+        found["absence"] = None if self.absence is None else self.absence.to_json()
         return {name: _finite(value) for name, value in found.items()}
 
     def __str__(self) -> str:
@@ -129,6 +135,9 @@ class Verdict:
         for name, said, true, rounding in self._numbers:
             lines.append(f"  {name:<16}{said:>14.6e}{true:>14.6e}{rounding:>14.1e}")
         lines.append(f"  decision values at the rows are within {error} of those of the optimum")
+        if self.absence is not None:
+            path = len(self.absence.left_path) + len(self.absence.right_path)
+            lines.append(f"  the id is not held: proof of {path + 4} hashes, commitment {self.absence.root}")
         return "\n".join([*lines, *(f"  - {finding}" for finding in self.findings)])
 
 
@@ -140,7 +149,15 @@ def _finite(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def verify(model: Any, data: Any = None, *, label: str | None = None, max_memory: float = 2.0**28) -> Verdict:
+def verify(
+    model: Any,
+    data: Any = None,
+    *,
+    label: str | None = None,
+    receipts: Any = None,
+    absent: Hashable | None = None,
+    max_memory: float = 2.0**28,
+) -> Verdict:
     """Check what a model claims, by code that shares nothing with the code that made it.
 
     Kernel values, objective, residual and gap are computed from their definitions over all rows, in about 100
@@ -157,6 +174,10 @@ def verify(model: Any, data: Any = None, *, label: str | None = None, max_memory
         for their order.
     label : str, optional
         Column of the labels, where `data` is a CSV or Parquet file, or a folder; 'label' if not given.
+    receipts : path-like, Receipt, or sequence of them or of their JSON, optional
+        Receipts that somebody has kept, in a file one a line: each must be in the chain of the model.
+    absent : hashable, optional
+        An id that must not be held: the verdict has the proof.
     max_memory : float, default=2**28
         Bytes that computing may take beside the model, and beside the blocks that a source reads ahead.
 
@@ -180,8 +201,13 @@ def verify(model: Any, data: Any = None, *, label: str | None = None, max_memory
     residual or gap *above* what is claimed is false, since after `learn` and `forget_rows` its certificate is
     an upper bound.
 
-    Not looked at are probabilities, what a search has tried, and rows without a say: those of weight zero,
-    and those of the squared hinge beyond the margin, without which the optimum is the same.
+    The receipts of the model must be a whole chain, and the last one must be of this model and of the rows
+    that it holds, to the last bit: that finds what makes no difference to the optimum too, such as a row of
+    weight zero.
+
+    Not looked at are probabilities and what a search has tried; of a model without receipts, nor are rows
+    without a say: those of weight zero, and those of the squared hinge beyond the margin, without which the
+    optimum is the same.
 
     Examples
     --------
@@ -207,9 +233,15 @@ def verify(model: Any, data: Any = None, *, label: str | None = None, max_memory
     source = None if data is None else source_of(models[0], data, label)
     verdicts = [_verdict(each, source, float(max_memory)) for each in models]
     verdict = verdicts[0] if len(verdicts) == 1 else _together(type(model).__name__, verdicts)
-    if is_streamed or source is None:
-        return verdict
-    return replace(verdict, faults=(*verdict.faults, *other_rows(model, source)))
+    faults, notes = receipt_faults(model, models, [] if receipts is None else read_receipts(receipts))
+    proof = None
+    if absent is not None:
+        proof, more = absence_of(model, absent)
+        faults += more
+    if not is_streamed and source is not None:
+        faults += other_rows(model, source)
+    faults, notes = [*verdict.faults, *faults], [*verdict.notes, *notes]
+    return replace(verdict, faults=tuple(faults), notes=tuple(notes), absence=proof)
 
 
 def _verdict(fitted: Fitted, source: Source | None, max_memory: float) -> Verdict:
@@ -342,19 +374,20 @@ def _decision_error(
 def _together(name: str, verdicts: list[Verdict]) -> Verdict:
     """Return the verdict on all pairs: worst residual, sums of gap and objective."""
 
-    def joined(of: Sequence[Any]) -> dict[str, float]:
-        names = ("gap", "objective")
-        sums = {each: float(np.sum([getattr(one, each) for one in of])) for each in names}
-        return {"residual": float(np.max([one.residual for one in of])), **sums}
+    def joined(of: Sequence[Any]) -> tuple[float, float, float]:
+        gap, objective = (float(np.sum([getattr(one, name) for one in of])) for name in ("gap", "objective"))
+        return float(np.max([one.residual for one in of])), gap, objective
 
     claims = [verdict.claimed for verdict in verdicts]
-    errors = [verdict.decision_error for verdict in verdicts]
+    true, errors = joined(verdicts), [verdict.decision_error for verdict in verdicts]
     known = [error for error in errors if error is not None]
     return Verdict(
         model=f"{name}, {len(verdicts)} pairs of classes",
         rows=sum(verdict.rows for verdict in verdicts),
-        claimed=Claim(**joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
-        **joined(verdicts),
+        claimed=Claim(*joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
+        residual=true[0],
+        gap=true[1],
+        objective=true[2],
         residual_rounding=max(verdict.residual_rounding for verdict in verdicts),
         gap_rounding=sum(verdict.gap_rounding for verdict in verdicts),
         objective_rounding=sum(verdict.objective_rounding for verdict in verdicts),

@@ -23,7 +23,16 @@ from squaresvm.readers import Table, kind_of, read
 from squaresvm.streaming import ArraySource, Block, LibsvmSource, ParquetSource, Source, as_source, is_source
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Claim", "Fitted", "fitted_models", "other_rows", "source_of", "targets_and_weights"]
+__all__ = [
+    "Claim",
+    "Fitted",
+    "fitted_models",
+    "inner_model",
+    "other_rows",
+    "rows_and_labels",
+    "source_of",
+    "targets_and_weights",
+]
 
 _KINDS = "an estimator of squaresvm, a OneVsOne, a Window, a search, or a pipeline that ends in one"
 #: An objective from sums is a difference of larger numbers than one from rows.
@@ -93,7 +102,7 @@ class Fitted:
 
 def fitted_models(model: Any) -> list[Fitted]:
     """Return the models that a fitted estimator consists of: one, or one for each pair of classes."""
-    inner = _inner(model)
+    inner = inner_model(model)
     votes = getattr(inner, "_votes", None)
     if votes is None:
         return [_fitted(inner, "")]
@@ -103,16 +112,16 @@ def fitted_models(model: Any) -> list[Fitted]:
     ]
 
 
-def _inner(model: Any) -> Any:
+def inner_model(model: Any) -> Any:
     """Return the estimator inside searches, windows and pipelines."""
     own = getattr(model, "__dict__", {})
     if "_state" in own or "_votes" in own:
         return model
     if "steps" in own:
-        return _inner(own["steps"][-1][1])
+        return inner_model(own["steps"][-1][1])
     for name in ("estimator_", "best_estimator_"):  # Of a Window, and of a search.
         if name in own:
-            return _inner(own[name])
+            return inner_model(own[name])
     name = type(model).__name__
     if hasattr(type(model), "certificate_") or hasattr(type(model), "forget"):
         raise NotFittedError(f"this {name} is not fitted yet: call 'fit' first")
@@ -196,8 +205,9 @@ def targets_and_weights(
     if classes is None:
         return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1), own
     is_of = np.column_stack([y == label for label in classes])
-    if not is_of.any(axis=1).all():
-        raise LookupError(y[~is_of.any(axis=1)].tolist()[0])
+    strange = ~is_of.any(axis=1) & (own > 0.0)  # A row of weight zero may be the only one of its class.
+    if strange.any():
+        raise LookupError(y[strange].tolist()[0])
     if class_weight:
         factors = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
         own = own * factors[is_of.argmax(axis=1)]
@@ -205,11 +215,11 @@ def targets_and_weights(
     return (signs[:, 1:] if classes.size == 2 else signs), own
 
 
-def _rows_and_labels(
+def rows_and_labels(
     model: Any,
 ) -> tuple[Matrix, np.ndarray[Any, Any], FloatArray, np.ndarray[Any, Any]]:
     """Return the rows that a model holds, labels, the caller's weights and ids, of all pairs together."""
-    inner = _inner(model)
+    inner = inner_model(model)
     votes = getattr(inner, "_votes", None)
     if votes is None:
         rows = inner._state.rows
@@ -283,7 +293,7 @@ def _of_table(fitted: Fitted, path: Path, label: str) -> Source:
 
 def other_rows(model: Any, source: Source) -> list[str]:
     """Return, as faults, which rows a model holds that the source has not, and the other way round."""
-    X, y, weights, ids = _rows_and_labels(model)
+    X, y, weights, ids = rows_and_labels(model)
     if X.shape[1] == 0:
         raise ValueError("a model with a precomputed kernel holds no rows to compare with the data")
     held: dict[bytes, list[Any]] = {}

@@ -1,0 +1,64 @@
+"""Forgeries that must all be found, and honest histories that must raise no alarm.
+
+    python benchmarks/bench_forgeries.py forged --first 0 --count 840     # 12 forgeries of each
+    python benchmarks/bench_forgeries.py honest --first 0 --count 10000
+
+A case is a random estimator with a random kernel, C, weights and classes, after random requests and round
+trips through a file. Thresholds: every forgery is found, no honest history raises an alarm. Exit code 1
+otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import forgeries
+
+
+def main() -> int:
+    """Run cases of some seeds, and count."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("forged", "honest"))
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=1e9, help="end after so many")
+    options = parser.parse_args()
+    start, done, wrong, kinds, last = time.perf_counter(), 0, [], Counter(), options.first
+    with tempfile.TemporaryDirectory() as folder:
+        for last in range(options.first, options.first + options.count):
+            if time.perf_counter() - start > options.seconds:
+                break
+            try:
+                case = forgeries.honest(last, Path(folder))
+            except ValueError as error:  # The last row of a class would leave.
+                kinds[f"refused: {str(error)[:40]}"] += 1
+                continue
+            if options.what == "honest":
+                faults = case.verdict().faults
+                done += 1
+                wrong += [f"seed {last}: {case.describe()}: {fault}" for fault in faults[:1]]
+                continue
+            for kind in forgeries.KINDS:
+                done += 1
+                kinds[kind] += 1
+                if not case.forged(kind, np.random.default_rng(last)):
+                    wrong.append(f"seed {last}: {kind}: {case.describe()}")
+    word = "not found" if options.what == "forged" else "false alarms"
+    seconds = time.perf_counter() - start
+    print(f"seeds {options.first} to {last}: {done} {options.what}, {len(wrong)} {word}, {seconds:.0f} s")
+    print(dict(kinds))
+    for line in wrong[:20]:
+        print(f"  {line}"[:400])
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

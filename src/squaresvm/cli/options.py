@@ -1,0 +1,152 @@
+"""Options about columns and files of tables, which several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import typer
+
+from squaresvm.cli.console import BadInputError
+from squaresvm.readers.plan import MISSING_RULES, Wishes
+
+__all__ = [
+    "Category",
+    "Date",
+    "Decimal",
+    "Drop",
+    "Encoding",
+    "Header",
+    "Missing",
+    "NumberColumn",
+    "SkipUnlabelled",
+    "TableOptions",
+    "Thousands",
+    "check_table_options",
+    "parsed_dates",
+]
+
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", "--ignore", help="Column that is no feature; repeatable.", show_default="none"),
+]
+Category = Annotated[
+    list[str] | None,
+    typer.Option("--category", help="Column whose cells are levels; repeatable.", show_default="none"),
+]
+NumberColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--number", help="Column of numbers, with whatever unit; repeatable.", show_default="as they look"
+    ),
+]
+Date = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--date",
+        metavar="COLUMN[=FORMAT]",
+        help="Column of dates, taken as days; a format is like %d/%m/%Y; repeatable.",
+        show_default="as they look",
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option("--decimal", help="Decimal separator: . or a comma.", show_default="as numbers look"),
+]
+Thousands = Annotated[
+    str | None,
+    typer.Option("--thousands", help="Thousands separator: one character.", show_default="as numbers look"),
+]
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", help="Of a CSV, such as cp1252.", show_default="UTF-8")
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether a CSV begins with names; without, they are column_1, column_2, ...",
+        show_default="it does, or an error says that it looks otherwise",
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        "--missing",
+        help="Missing values: 'refuse'; 'mean': numbers the mean, categories no level; 'drop' such rows.",
+    ),
+]
+SkipUnlabelled = Annotated[bool, typer.Option("--skip-unlabelled", help="Leave rows without a label out.")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What a user says of a table; it means nothing for LIBSVM files, except for the encoding."""
+
+    label: str | None = None
+    id: str | None = None
+    weight: str | None = None
+    drop: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    numbers: Sequence[str] = ()
+    dates: dict[str, str] = field(default_factory=dict)
+    decimal: str | None = None
+    thousands: str | None = None
+    scale: bool = True
+    missing: str = "refuse"
+    header: bool | None = None
+    encoding: str | None = None
+    skip_unlabelled: bool = False
+
+    @property
+    def named(self) -> list[str]:
+        """Columns that are named."""
+        single = [name for name in (self.label, self.id, self.weight) if name is not None]
+        return [*single, *self.drop, *self.categories, *self.numbers, *self.dates]
+
+    def wishes(self, label: str) -> Wishes:
+        """Return what is said of columns, the label among them."""
+        return Wishes(
+            label=label,
+            id=self.id,
+            weight=self.weight,
+            drop=self.drop,
+            categories=self.categories,
+            numbers=self.numbers,
+            dates=self.dates,
+            decimal=self.decimal,
+            thousands=self.thousands,
+            scale=self.scale,
+            missing=self.missing,
+        )
+
+
+def check_table_options(options: TableOptions) -> None:
+    """Raise a BadInputError for what no table could have."""
+    if options.missing not in MISSING_RULES:
+        raise BadInputError(f"--missing must be one of {', '.join(MISSING_RULES)}; got {options.missing!r}")
+    if options.decimal not in (None, ".", ","):
+        raise BadInputError(f"--decimal must be . or a comma; got {options.decimal!r}")
+    mark = options.thousands
+    if mark is not None and (len(mark) != 1 or mark.isalnum() or mark in "+-"):
+        raise BadInputError(f"--thousands must be one character, such as a comma; got {mark!r}")
+    if mark is not None and mark == options.decimal:
+        raise BadInputError(f"--decimal and --thousands must differ; got {mark!r} for both")
+    kinds = {"--drop": options.drop, "--category": options.categories, "--number": options.numbers}
+    kinds["--date"] = list(options.dates)
+    seen: dict[str, str] = {}
+    for option, names in kinds.items():
+        for name in names:
+            if seen.setdefault(name, option) != option:
+                raise BadInputError(f"{seen[name]} and {option} both name {name!r}: a column is one of them")
+
+
+def parsed_dates(texts: Sequence[str]) -> dict[str, str]:
+    """Return columns of dates and their formats, from COLUMN or COLUMN=FORMAT."""
+    found = {}
+    for text in texts:
+        name, _, form = text.partition("=")
+        if not name or ("=" in text and "%" not in form and form != "iso"):
+            raise BadInputError(f"--date must be COLUMN or COLUMN=FORMAT, such as day=%d/%m/%Y; got {text!r}")
+        found[name] = form
+    return found

@@ -1,0 +1,112 @@
+"""Whether the receipts of a model are a whole chain, and the last one is of this model and these rows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from squaresvm.evidence.absence import AbsenceProof, Tree, check_absence
+from squaresvm.evidence.hashes import digest_of, id_hash, lanes_of, model_digest, row_hashes
+from squaresvm.evidence.log import Log
+from squaresvm.evidence.receipt import Receipt, check_chain, check_known
+from squaresvm.verifier.reading import Fitted, inner_model, rows_and_labels
+
+__all__ = ["absence_of", "read_receipts", "receipt_faults"]
+
+
+def read_receipts(given: Any) -> list[Receipt]:
+    """Return receipts that somebody has kept: as they are, as JSON, or from a file with one a line.
+
+    A ValueError says which line is none.
+    """
+    if not isinstance(given, str | os.PathLike):
+        many = [given] if isinstance(given, Receipt | dict) else given
+        return [each if isinstance(each, Receipt) else Receipt.from_json(each) for each in many]
+    found = []
+    with open(given, encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                if line.strip():
+                    found.append(Receipt.from_json(json.loads(line)))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{os.fspath(given)}: line {number}: {error}") from None
+    if not found:
+        raise ValueError(f"{os.fspath(given)}: holds no receipts")
+    return found
+
+
+def receipt_faults(
+    model: Any, fitted: Sequence[Fitted], known: Sequence[Receipt]
+) -> tuple[list[str], list[str]]:
+    """Return what is false about the receipts of a model, and what is worth knowing."""
+    log = _log_of(model)
+    if log is None or not log.count:
+        faults = ["the model has no receipts, and some were given"] if known else []
+        return faults, ["the model has no receipts"]
+    receipts = log.receipts()
+    faults = [*check_chain(receipts), *check_known(receipts, known)]
+    last = receipts[-1]
+    if len(fitted) == 1:
+        faults += _against_model(last, fitted[0])
+    if fitted[0].X is not None:
+        faults += _against_rows(log, last, model)
+    return faults, []
+
+
+def _log_of(model: Any) -> Log | None:
+    inner = inner_model(model)
+    if getattr(inner, "_log", None) is not None:
+        _ = inner.receipts_  # Sealed, as far as they are not.
+    log: Log | None = getattr(inner, "_log", None)
+    return log
+
+
+def _against_model(last: Receipt, fitted: Fitted) -> Iterable[str]:
+    names = ("is_hinge", "A", "C", "kernel", "gamma", "degree", "coef0", "proximal")
+    numbers = {name: getattr(fitted, name) for name in names}
+    found = model_digest(numbers, fitted.class_weight, [fitted.beta, fitted.w, fitted.bias])
+    if found != last.model:
+        yield f"receipt {last.number} is of another model: a number of the fit or of its solution was changed"
+
+
+def _against_rows(log: Log, last: Receipt, model: Any) -> Iterable[str]:
+    ids = rows_and_labels(model)[3].tolist()
+    hashes = _row_hashes(log.key, model)
+    if last.remaining != len(ids):
+        yield f"receipt {last.number} is of {last.remaining} rows, and the model holds {len(ids)}"
+    if digest_of(lanes_of(hashes)) != last.digest:
+        yield f"receipt {last.number} is of other rows: one was kept, added or changed without a receipt"
+    if log.lanes is not None and digest_of(log.lanes) != last.digest:
+        yield f"the sum of hashes that is kept beside receipt {last.number} is not that of its digest"
+    if _tree(log.key, ids, hashes).root != last.commitment:
+        yield f"the commitment of receipt {last.number} is not to the rows held"
+    for name in ids if last.kind == "forget" else ():
+        if id_hash(log.key, name) in last.id_hashes:
+            yield f"receipt {last.number} says that a row has left, and a row with its id {name!r} is held"
+
+
+def _row_hashes(key: bytes, model: Any) -> list[bytes]:
+    X, y, weights, ids = rows_and_labels(model)
+    preparation, tags = getattr(inner_model(model)._record, "preparation", None), None
+    if preparation is not None and preparation.n_columns == X.shape[1]:
+        tags = preparation.column_tags
+    return list(row_hashes(key, X, y, weights, ids, tags))
+
+
+def _tree(key: bytes, ids: list[Hashable], hashes: list[bytes]) -> Tree:
+    return Tree(zip((bytes.fromhex(id_hash(key, name)) for name in ids), hashes, strict=True))
+
+
+def absence_of(model: Any, name: Hashable) -> tuple[AbsenceProof | None, list[str]]:
+    """Return a proof that an id is not held, checked against the last receipt, or what is false about it."""
+    log = _log_of(model)
+    if log is None:
+        raise ValueError("absence is proved under the commitment of a receipt, and the model has none")
+    ids = rows_and_labels(model)[3].tolist()
+    try:
+        proof = _tree(log.key, ids, _row_hashes(log.key, model)).prove_absence(id_hash(log.key, name))
+    except ValueError:
+        return None, [f"a row with id {name!r} is held"]
+    return proof, check_absence(proof, log.receipts()[-1].commitment)

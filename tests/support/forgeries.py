@@ -1,0 +1,172 @@
+"""Models with random histories of requests, and forgeries of their files that must all be found.
+
+A case is a file. What is forged gets a right checksum, and as far as a forger could have them, right hashes.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+
+import numpy as np
+
+import squaresvm
+from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, Receipt, RelaxedLSSVC, Window
+from squaresvm.files import ModelFileError
+from support.forged import arrays_of, opened, with_arrays
+
+_ESTIMATORS = (LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC)
+_KERNELS = ("rbf", "linear", "poly", "laplacian", "precomputed")
+KINDS = (
+    *("multiplier", "bias", "C", "row", "label", "not removed", "fewer", "more"),
+    *("dropped", "edited", "swapped", "added"),
+)
+
+
+class Case:
+    """A saved model after a random history, and the receipts that somebody has kept of it."""
+
+    def __init__(self, path, model, requests, before):
+        self.path, self.model, self.requests, self.before = path, model, requests, before
+        self.known = model.receipts_
+        self.data = path.read_bytes()
+
+    def describe(self):
+        """Return what the history was."""
+        inner = getattr(self.model, "estimator_", self.model)
+        return f"{inner!r}, {self.requests}"
+
+    def verdict(self, model=None):
+        """Return the verdict on the file, or on another model."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return squaresvm.verify(self.path if model is None else model, receipts=self.known)
+
+    def forged(self, kind, rng):
+        """Return the faults that are found after a forgery; a refusal to load it is one."""
+        header, body = opened(self.before if kind == "not removed" else self.data)
+        arrays = {name: np.array(array) for name, array in arrays_of(header, body).items()}
+        if kind == "not removed":  # The receipt says that a row has left, and the model is as it was.
+            header["receipts"] = opened(self.data)[0]["receipts"]
+        _forge(kind, rng, header, arrays)
+        other = self.path.with_suffix(".forged")
+        other.write_bytes(with_arrays(header, arrays))
+        try:
+            return self.verdict(other).faults
+        except ModelFileError as error:
+            return (str(error),)
+
+
+def _forge(kind, rng, header, arrays):
+    receipts = header["receipts"]["receipts"]
+    place = int(rng.integers(len(receipts)))
+    solution = arrays["primal" if "primal" in arrays else "beta"]
+    m = arrays["y"].shape[0]
+    row = int(rng.integers(m))
+    if kind == "multiplier":
+        used = np.flatnonzero(solution)
+        at = int(rng.choice(used)) if used.size else 0
+        solution.flat[at] = solution.flat[at] * (1.0 + 1e-6) if used.size else 1e-6
+    elif kind == "bias":
+        arrays["bias"][0] += 1e-9
+    elif kind == "C":
+        header["settings"]["C"] *= 1.0 + 1e-9
+    elif kind == "row" and "rows" in arrays and arrays["rows"].shape[1]:
+        arrays["rows"][row, 0] += 1e-9
+    elif kind in ("row", "label"):
+        y = arrays["y"]
+        others = np.unique(y[y != y[row]])
+        y[row] = y[row] + 1e-9 if y.dtype.kind == "f" else others[0]
+    elif kind == "fewer":
+        receipts[-1]["remaining"] -= 1
+        receipts[-1]["hash"] = Receipt.from_json(receipts[-1]).hashed()
+    elif kind == "more":
+        receipts[-1]["remaining"] += 1
+    elif kind == "dropped":
+        del receipts[place]
+    elif kind == "edited":
+        name = str(rng.choice(["residual", "time", "seconds", "checked", "id_hashes", "digest", "previous"]))
+        change = {"residual": 0.25, "time": "2020-01-01T00:00:00+00:00", "seconds": 9.0, "checked": 1}
+        receipts[place][name] = change.get(name, ["0" * 64] if name == "id_hashes" else "0" * 64)
+        if rng.random() < 0.5:
+            receipts[place]["hash"] = Receipt.from_json(receipts[place]).hashed()
+    elif kind == "swapped":
+        other = (place + 1) % len(receipts)
+        if other == place:
+            receipts[0]["number"] = 1
+        receipts[place], receipts[other] = receipts[other], receipts[place]
+    elif kind == "added":
+        more = copy.deepcopy(receipts[place])
+        more |= {"number": len(receipts), "previous": receipts[-1]["hash"], "kind": "forget", "rows": 1}
+        more |= {"rows_before": receipts[-1]["remaining"], "remaining": receipts[-1]["remaining"] - 1}
+        more["hash"] = Receipt.from_json(json.loads(json.dumps(more))).hashed()
+        receipts.append(more)
+
+
+def honest(seed, folder):
+    """Return a case of a random model with a random history, saved, loaded and saved again on the way."""
+    rng = np.random.default_rng(seed)
+    cls = _ESTIMATORS[int(rng.integers(len(_ESTIMATORS)))]
+    kernel = _KERNELS[int(rng.integers(len(_KERNELS)))]
+    m, classes = int(rng.integers(17, 40)), int(rng.integers(2, 4))
+    X = rng.normal(size=(2 * m, 3)) * 10.0 ** rng.uniform(-2, 2)
+    y = X[:, 0] if cls is LSSVR else np.arange(2 * m) % classes
+    weights = rng.uniform(0.1, 2.0, 2 * m) if rng.random() < 0.5 else np.ones(2 * m)
+    if rng.random() < 0.2:
+        weights[m - 1] = 0.0
+    options = {"C": 10.0 ** rng.uniform(-2, 3), "kernel": kernel}
+    if cls is not LSSVR and rng.random() < 0.3:
+        options["class_weight"] = "balanced"
+    named = rng.random() < 0.4
+    ids = np.array([f"id {i}" for i in range(2 * m)]) if named else np.arange(2 * m)
+    K = np.exp(-np.abs(X[:, None] - X).sum(axis=2) / np.abs(X).max()) if kernel == "precomputed" else None
+    held, path = list(range(m)), folder / f"{seed}.model"
+    requests = [f"{m} rows, {classes} classes"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = K[np.ix_(held, held)] if K is not None else X[:m]
+        model = cls(**options)
+        if rng.random() < 0.1 and K is None:
+            model = Window(model, size=4 * m)
+        model.fit(start, y[:m], weights[:m], ids=ids[:m] if named else None)
+        for _ in range(int(rng.integers(0, 6))):
+            action = str(rng.choice(["learn", "forget", "forget", "refit", "file", "ask"]))
+            try:
+                model = _step(action, rng, model, (X, K, y, weights, ids), held, named, path)
+            except ValueError as error:  # Too few rows would be left.
+                action += f" refused: {error}"
+            requests.append(action)
+        squaresvm.save(model, path, overwrite=True)
+        before = path.read_bytes()
+        _step("forget", rng, model, (X, K, y, weights, ids), held, named, path)
+        squaresvm.save(model, path, overwrite=True)
+    return Case(path, model, requests, before)
+
+
+def _step(action, rng, model, data, held, named, path):
+    X, K, y, weights, ids = data
+    if action == "learn" and max(held) + 1 < len(y):
+        new = [max(held) + 1] if not named or rng.random() < 0.5 else list(range(max(held) + 1, len(y)))[:3]
+        if held != sorted(held) or (not named and model.ids_.size and max(held) + 1 != _arrivals(model)):
+            return model
+        rows = K[np.ix_(new, held + new)] if K is not None else X[new]
+        model.learn(rows, y[new], weights[new], ids=ids[new] if named else None)
+        held += new
+    elif action == "forget" and len(held) > 4:
+        gone = [int(i) for i in rng.choice(held, int(rng.integers(1, 3)), replace=False)]
+        model.forget([ids[i].item() for i in gone], verify=bool(rng.random() < 0.3))
+        for i in gone:
+            held.remove(i)
+    elif action == "refit":
+        model.refit()
+    elif action == "file":
+        squaresvm.save(model, path, overwrite=True)
+        model = squaresvm.load(path)
+    elif action == "ask":
+        assert model.receipts_
+    return model
+
+
+def _arrivals(model):
+    return getattr(model, "estimator_", model)._state.rows.ids.arrivals
