@@ -152,9 +152,7 @@ class TestAgainstBruteForce:
         X, y = rows("regression", m=30)
         far = np.column_stack([X + (1e4 if fit_intercept else 10.0), np.full(30, 7.0)])
         for given in (far, sp.csr_matrix(np.column_stack([X, np.zeros(30)]))):
-            (found,) = LinearPath(given, y[:, None], np.ones(30), free_bias=fit_intercept).left_out(
-                [2.0]
-            )
+            (found,) = LinearPath(given, y[:, None], np.ones(30), free_bias=fit_intercept).left_out([2.0])
             single = LSSVR(C=2.0, kernel="linear", fit_intercept=fit_intercept).fit(given, y)
             np.testing.assert_allclose(found[:, 0], single.loo_predict(), rtol=1e-6, atol=1e-7)
 
