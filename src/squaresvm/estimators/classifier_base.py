@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.requests import Updating
+from squaresvm.estimators.conformal import PredictingSets
 from squaresvm.estimators.waiting import WaitingRows
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import KernelFunction
@@ -33,7 +33,7 @@ from squaresvm.typing import FloatArray
 __all__ = ["SquareSVMClassifier"]
 
 
-class SquareSVMClassifier(ClassifierMixin, Updating):
+class SquareSVMClassifier(ClassifierMixin, PredictingSets):
     """Base of all classifiers; see :class:`squaresvm.LSSVC`."""
 
     #: Rows of a single class that `partial_fit` keeps until another comes.
