@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import json
 import os
 import signal
@@ -31,6 +32,7 @@ from squaresvm.bench.methods import is_peer, make_method
 from squaresvm.bench.pictures import curves
 from squaresvm.bench.runner import InProcess
 from squaresvm.cli.app import app
+from squaresvm.runtime.extras import install_line
 
 TINY = """
 title = "A tiny <table>"
@@ -382,5 +384,5 @@ def test_a_report_without_matplotlib_says_what_its_pictures_need(results, monkey
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     page = bench.report.html_report(results)
     assert "<svg" not in page
-    assert "squaresvm[plot]" in page
+    assert html.escape(install_line("plot")) in page
     assert "Nobody 1999" in page
