@@ -205,7 +205,9 @@ class TestScoring:
 
     def test_scorers_see_all_rows_or_none(self):
         X, y = rows()
-        with pytest.raises(ValueError, match="for the 11 training rows, all of them; the scorer asked for 3"):
+        with pytest.raises(
+            ValueError, match="for the 11 rows that are judged, all of them; the scorer asked for 3"
+        ):
             LSSVCCV(scoring=lambda model, X, y: (model.predict(X[:3]) == y[:3]).mean()).fit(X, y)
 
 

@@ -137,6 +137,8 @@ def verdict(entry: Mapping[str, Any]) -> str:
                 f"Of the paper's other methods, by the peers that stand for them: {counted.peers_good} of "
                 f"{counted.peers_judged}."
             )
+    elif entry["tolerance"]:
+        words.append("Not judged: only a full run judges.")
     else:
         words.append("Nothing to judge: times, or a picture.")
     states = [line["status"] for line in entry["rows"]]

@@ -132,7 +132,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         if is_source(X):
             return self._fit_source(X, y, sample_weight, ids, checkpoint)
         if checkpoint is not None:
-            raise ValueError("checkpoint goes with a source: rows in memory are fitted faster than written")
+            raise ValueError("checkpoint can be given only with a source, not with rows in memory")
         start = time.perf_counter()
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
@@ -152,7 +152,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
 
     def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
         if y is not None or sample_weight is not None or ids is not None:
-            raise ValueError("a source has labels and weights of its own, and rows without ids: give none")
+            raise ValueError("a source has its own labels and weights, and no ids: give the source alone")
         if not isinstance(self.kernel, str) or self.kernel != "linear":
             raise ValueError(
                 f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
@@ -389,7 +389,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
 def refuse_out(out: object) -> None:
     """Raise unless nothing is to be written: rows in memory have their answer in memory."""
     if out is not None:
-        raise ValueError("out goes with a source: what is returned for rows in memory can be saved as it is")
+        raise ValueError("out can be given only with a source: save the array that is returned")
 
 
 def _same_kernel(state: State, rows: Rows, settings: Settings) -> Operator:

@@ -11,16 +11,15 @@ import numpy as np
 from squaresvm.estimators import LSSVC, LSSVR
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.robust import Robust
+from squaresvm.judging.scores import Judge, check_scoring
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Settings
 from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.search.grid import (
-    Judge,
     Search,
     SearchResults,
-    check_scoring,
     check_values,
     default_Cs,
     default_gammas,
