@@ -110,7 +110,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
     ----------
     model : estimator, OneVsOne, Window or Nystrom
         Fitted, from rows or from a stream. Its kernel must have a name or be precomputed; ids must be numbers
-        or strings. The landmarks of a `Nystrom` are rows of its fit: to be rid of one, fit it anew.
+        or strings. The landmarks of a `Nystrom` are rows of its fit: its `forget` drops them.
     path : path-like
     factor : bool, default=False
         Whether to store the Cholesky factor of kernel models with squared loss: m^2 / 2 numbers more, and the
