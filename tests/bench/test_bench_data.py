@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from squaresvm import LagrangianSVC, bench
+from squaresvm import RLSSVC, LagrangianSVC, bench
 from squaresvm.bench import load_table
 from squaresvm.bench.data import DataError, MissingDataError, Scaling, load_data
 from squaresvm.bench.methods import METHODS, LagrangianIterate, is_peer, make_method
@@ -201,3 +201,41 @@ vary = {{ step = [0, 4, 40] }}
         assert line["values"]["balance"] == pytest.approx([abs(beta.sum())], abs=1e-9)
         assert line["values"]["distance"] == pytest.approx([np.linalg.norm(beta - limit)], abs=1e-9)
     assert "SUMT iterations" in bench.report.html_report(found)
+
+
+def test_a_grid_is_searched_on_the_test_rows(tmp_path):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(40, 2))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=40) > 0, 1.0, -1.0)
+    path = tmp_path / "grid.toml"
+    path.write_text(f"""
+title = "Grid"
+paper = "Nobody (nothing)"
+where = "Table 0"
+protocol = {{ kind = "grid" }}
+[tolerance]
+log_C = {{ points = 0 }}
+[data.points]
+X = {X.tolist()}
+y = {y.tolist()}
+[[rows]]
+data = "points"
+method = "RLSSVC"
+options = {{ rows = 25 }}
+tune = {{ C = [0.01, 1.0, 100.0], gamma = [0.01, 1.0] }}
+paper = {{ log_C = 7.0 }}
+""")
+    found = bench.run_tables([load_table(path)], data=None, output=tmp_path, isolated=False)
+    (line,) = found["tables"]["grid"]["rows"]
+    rates = {
+        (C, gamma): RLSSVC(C=C, gamma=gamma).fit(X[:25], y[:25]).score(X[25:], y[25:])
+        for C in (0.01, 1.0, 100.0)
+        for gamma in (0.01, 1.0)
+    }
+    best = max(rates.values())
+    assert line["values"]["test"] == pytest.approx([100.0 * best])
+    assert line["values"]["ties"] == [list(rates.values()).count(best)]
+    first = next(cell for cell, rate in rates.items() if rate == best)
+    assert line["values"]["log_C"] == pytest.approx([np.log10(first[0])])
+    assert line["values"]["log_gamma"] == pytest.approx([np.log10(first[1])])
+    assert not line["verdicts"]["log_C"]["agrees"]

@@ -160,7 +160,7 @@ class TestColumns:
         ("options", "words"),
         [
             (["--decimal", ";"], "--decimal must be . or a comma"),
-            (["--thousands", "ab"], "--thousands must be one character"),
+            (["--thousands", "ab"], "--thousands must be a comma"),
             (["--decimal", ",", "--thousands", ","], "must differ"),
             (["--date", "age=nonsense"], "--date must be COLUMN or COLUMN=FORMAT"),
             (["--date", "town"], "'town' holds 'Ulm', in no format of dates"),

@@ -24,6 +24,7 @@ def test_calibration_counts_the_groups_that_agree():
     bad = charts.calibration("", np.array([0.1, 0.4, 0.6, 0.9]), np.array([0.3, 0.38, 0.6, 0.7]), counts)
     assert "Not everywhere: in 2 of 4 groups" in bad
     assert bad.count("<circle") == 4
+    assert "Too few rows to tell" in charts.calibration("", np.array([0.4]), np.array([0.5]), np.array([8.0]))
     Tags(bad)
 
 
@@ -31,7 +32,7 @@ def test_confusion_names_the_most_frequent_error():
     counts = np.array([[50, 3, 0], [1, 40, 9], [0, 0, 30]])
     section = charts.confusion(["a", "<b>", "c"], counts, "Test rows.")
     assert "13 of 133 rows are classified wrongly" in section
-    assert "&lt;b&gt; predicted as c, 9 times" in section
+    assert "&#x27;&lt;b&gt;&#x27; predicted as &#x27;c&#x27;, 9 times" in section
     assert section.count("<td") == 9
     assert "<b>" not in section
     Tags(section)
@@ -51,7 +52,7 @@ def test_confusion_without_errors():
 
 def test_shares_name_the_baseline():
     section = charts.class_shares(["yes", "no"], [30, 970])
-    assert "no with 97.0% of the rows" in section
+    assert "no&#x27; with 97.0% of the rows" in section
     assert "30 (3.0%)" in section
     Tags(section)
 

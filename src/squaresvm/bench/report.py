@@ -236,7 +236,8 @@ def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     told = set()
     for line in lines:
         reason = line["differs"]
-        if all(verdict["agrees"] for verdict in line["verdicts"].values()):
+        agrees = all(verdict["agrees"] for verdict in line["verdicts"].values())
+        if agrees or line["status"] != "done":  # What did not finish says that instead.
             yield ""
         elif reason in told:
             yield "for the same reason"

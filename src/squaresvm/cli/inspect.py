@@ -29,6 +29,7 @@ from squaresvm.files import Record
 from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import Report, examine
+from squaresvm.readers.features import Feature, Number
 
 __all__ = ["inspect"]
 
@@ -40,6 +41,8 @@ _ACTIONS = {
 }
 
 
+#: Columns that a page names at most.
+_MOST_COLUMNS = 40
 _LEFT_OUT = "Each row is predicted by the model without that row."
 _WHICH_ROWS = (
     f"{_LEFT_OUT} Rows are in groups of about equal size by their predicted probability (of several classes: "
@@ -203,7 +206,7 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
     proof = [
         ("status", f"{certificate.status.value}: {certificate.status.advice}"),
         ("residual", f"{certificate.residual:.2e}, bounded by tol = {model.tol:g}"),
-        ("duality gap", f"{certificate.gap:.2e}: no model has a lower objective by more than that"),
+        ("duality gap", f"{certificate._shown_gap}: no model has an objective that is lower by more"),
         ("objective", f"{certificate.objective:.8g}"),
     ]
     what = TableOfRows("What the model is", "", ("", ""), _what(model))
@@ -215,12 +218,33 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
         summary=f"{type(model).__name__} with {model.kernel} kernel, {counted(model.ids_.size, 'row')}.",
         figures=figures,
         about=what,
-        tables=[shown, *_tables(model, report)],
+        tables=[shown, *_column_table(model), *_tables(model, report)],
         calibration=report.shares,
         calibration_text=_WHICH_ROWS,
         margins=report.margins if hasattr(model, "classes_") else None,
         pictures=_pictures(model, report),
     )
+
+
+def _column_table(model: Any) -> list[TableOfRows]:
+    """Return what each column of the table was taken for, where the model was trained on one."""
+    preparation = Record.of(model).preparation
+    if preparation is None:
+        return []
+    lines = [_column_line(feature) for feature in preparation.features]
+    heading, more = "Columns", f" {len(lines) - _MOST_COLUMNS} more are not shown."
+    text = "How each column of the table enters the model." + (more if len(lines) > _MOST_COLUMNS else "")
+    return [TableOfRows(heading, text, ("column", "taken for", "values"), lines[:_MOST_COLUMNS])]
+
+
+def _column_line(feature: Feature) -> tuple[str, str, str]:
+    if isinstance(feature, Number) and feature.notation.date:
+        mean = np.datetime64(round(feature.centre), "D")
+        return feature.name, "date", f"mean {mean}, standard deviation {feature.scale:.4g} days"
+    if isinstance(feature, Number):
+        return feature.name, "number", f"mean {feature.centre:.4g}, scale {feature.scale:.4g}"
+    shown = ", ".join(feature.levels[:6]) + (", ..." if len(feature.levels) > 6 else "")
+    return feature.name, "category", f"{counted(len(feature.levels), 'level')}: {shown}"
 
 
 def _baseline(report: Report) -> tuple[str, str]:

@@ -16,6 +16,8 @@ __all__ = ["before_after", "calibration", "class_shares", "confusion", "margins"
 _MOST_CLASSES = 12
 #: Points up to which each is drawn; beyond, an even selection is.
 _MOST_POINTS = 2000
+#: Groups of rows below which nothing is said about calibration.
+_FEW_GROUPS = 3
 _WIDTH = 560
 
 
@@ -121,6 +123,8 @@ def calibration(text: str, predicted: FloatArray, observed: FloatArray, counts: 
     low, high = wilson(observed, counts)
     agree = int(np.sum((low <= predicted) & (predicted <= high)))
     verdict = "Yes" if agree >= 0.8 * counts.size else "Not everywhere"
+    if counts.size < _FEW_GROUPS:
+        verdict = "Too few rows to tell"
     answer = (
         f"{verdict}: in {agree} of {counts.size} groups the predicted probability lies within the 95 % "
         "interval of the observed share."
@@ -156,7 +160,8 @@ def confusion(classes: Sequence[str], counts: IntArray, text: str) -> str:
     off = counts - np.diag(np.diag(counts))
     if wrong:
         i, j = divmod(int(off.argmax()), len(classes))
-        answer += f" The most frequent error: {classes[i]} predicted as {classes[j]}, {off[i, j]} times."
+        times = "once" if off[i, j] == 1 else f"{off[i, j]} times"
+        answer += f" The most frequent error: {classes[i]!r} predicted as {classes[j]!r}, {times}."
     if len(classes) > _MOST_CLASSES:
         pairs = np.argsort(-off, axis=None, kind="stable")[:_MOST_CLASSES]
         places = [divmod(pair, len(classes)) for pair in pairs.tolist()]
@@ -196,7 +201,7 @@ def class_shares(classes: Sequence[str], counts: Sequence[int]) -> str:
     total = max(sum(counts), 1)
     largest = int(np.argmax(counts))
     answer = (
-        f"The largest class is {classes[largest]} with {counts[largest] / total:.1%} of the rows: the "
+        f"The largest class is {classes[largest]!r} with {counts[largest] / total:.1%} of the rows: the "
         "accuracy of always predicting it."
     )
     lines = "".join(

@@ -175,7 +175,8 @@ class Search:
     ----------
     path : callable
         Takes a gamma, or None, and returns the values over C.
-    judge : Judge
+    judge : Judge or None
+        None: cells are judged by their evidence.
     refine : int
         Rounds of a finer grid around the best.
     n_jobs : int or None
@@ -186,7 +187,7 @@ class Search:
     """
 
     path: Callable[[float | None], Path]
-    judge: Judge
+    judge: Judge | None
     refine: int
     n_jobs: int | None
     verbose: bool
@@ -239,10 +240,13 @@ class Search:
     def _column(self, gamma: float | None, Cs: Sequence[float]) -> dict[Cell, tuple[float, float]]:
         """Return scores and seconds for one gamma and every C."""
         start = time.perf_counter()
-        scores = [
-            float("nan") if values is None else self.judge(values)
-            for values in self.path(gamma).leave_one_out(Cs)
-        ]
+        path, judge = self.path(gamma), self.judge
+        found: Iterator[float | None]
+        if judge is None:
+            found = path.evidence(Cs)
+        else:
+            found = (None if values is None else judge(values) for values in path.left_out(Cs))
+        scores = [float("nan") if score is None else score for score in found]
         share = (time.perf_counter() - start) / len(Cs)
         return {(C, gamma): (score, share) for C, score in zip(Cs, scores, strict=True)}
 
