@@ -73,6 +73,12 @@ class LSSVCCV(LooSearch, LSSVC):
     Memory: one m x m matrix for all gammas and one for each job. The best score is the best of many, and so
     a little optimistic, as that of any search.
 
+    From 700 rows on, the default grid of rbf, laplacian and poly is not decomposed gamma by gamma, unless
+    folds, groups or the evidence are asked for. Models on 400 landmarks score all cells; then the best of
+    them and its neighbours are scored exactly, and so on from the best as long as that changes. The cell that
+    is chosen is always one of those. Of more than 6,000 rows a sample of 3,000 is searched, and ``exact`` in
+    ``cv_results_`` is False throughout. Where `Cs` or `gammas` are given, every cell is exact.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -11,30 +11,25 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from scipy.stats import rankdata
 
 from squaresvm.judging.scores import Judge
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.search.paths import Path
+from squaresvm.search.results import Cell, SearchResults
 
 __all__ = [
-    "Cell",
     "Search",
-    "SearchResults",
     "check_values",
     "default_Cs",
     "default_gammas",
     "finer",
 ]
-
-#: A value of C and one of gamma; None where the kernel has no gamma.
-Cell = tuple[float, float | None]
 
 
 def default_Cs() -> list[float]:
@@ -98,69 +93,6 @@ def _middle(left: float | None, right: float | None) -> float:
     assert left is not None
     assert right is not None
     return float(np.sqrt(left) * np.sqrt(right))
-
-
-@dataclass
-class SearchResults:
-    """Scores of cells in the order of ``ParameterGrid``: by round, then C, then gamma.
-
-    Parameters
-    ----------
-    cells : list of Cell
-    scores : list of floats
-        NaN where the problem was not convex.
-    seconds : list of floats
-        What each cell took, its share of the decomposition included.
-    rounds : list of ints
-        0 for the grid itself, then the finer ones.
-    """
-
-    cells: list[Cell] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
-
-    def extend(self, found: dict[Cell, tuple[float, float]], number: int) -> None:
-        """Add the scores and seconds of one round."""
-        for cell in sorted(found, key=lambda cell: (cell[0], cell[1] or 0.0)):
-            score, seconds = found[cell]
-            self.cells.append(cell)
-            self.scores.append(score)
-            self.seconds.append(seconds)
-            self.rounds.append(number)
-
-    @property
-    def best_index(self) -> int:
-        """Where the first cell with the best score stands: of equal ones that of the smallest C."""
-        return int(np.nanargmax(self.scores))
-
-    @property
-    def best(self) -> Cell:
-        """The best C and gamma."""
-        return self.cells[self.best_index]
-
-    def tried(self, axis: int) -> list[float]:
-        """Return the values of C (0) or gamma (1) so far, sorted."""
-        return sorted({value for cell in self.cells if (value := cell[axis]) is not None})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the results in the form of ``GridSearchCV.cv_results_``."""
-        scores = np.array(self.scores)
-        worst = np.nanmin(scores) - 1.0
-        ranks = rankdata(-np.where(np.isnan(scores), worst, scores), method="min").astype(np.int32)
-        names = ("C",) if self.cells[0][1] is None else ("C", "gamma")
-        params = [dict(zip(names, cell, strict=False)) for cell in self.cells]
-        columns = {
-            f"param_{name}": np.ma.array([cell[i] for cell in self.cells]) for i, name in enumerate(names)
-        }
-        return {
-            "mean_fit_time": np.array(self.seconds),
-            **columns,
-            "params": params,
-            "mean_test_score": scores,
-            "rank_test_score": ranks,
-            "iter": np.array(self.rounds),
-        }
 
 
 #: A gamma and the Cs to try with it.

@@ -19,12 +19,13 @@ from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.search.grid import (
     Search,
-    SearchResults,
     check_values,
     default_Cs,
     default_gammas,
 )
 from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
+from squaresvm.search.results import SearchResults
+from squaresvm.search.walk import WALK_ROWS, Walk, can_be_low_rank, cell_paths, rows_to_search
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -126,10 +127,19 @@ class LooSearch(Updating):
         judge = None
         if not self._by_evidence:
             judge = Judge(check_scoring(self.scoring), X, y, classes, rows.weights[held], weights[held])
-        path = self._paths(X, settings, encode(y, classes), weights[held], folds)
         tasks = self._tasks
         told = None if tasks is None else (lambda: tasks.told("decomposition"))
-        search = Search(path, judge, self.refine, self.n_jobs, bool(self.verbose), told)
+        options = self.refine, self.n_jobs, bool(self.verbose), told
+        targets = encode(y, classes)
+        if judge is not None and folds is None and self._walks(settings, X):
+            some = rows_to_search(X.shape[0])
+            weight = weights[held][some]
+            few = Judge(judge.scorer, X[some], y[some], classes, rows.weights[held][some], weight)
+            assert settings.kernel is not None
+            exact, coarse = cell_paths(settings.kernel, X[some], targets[some], weight, settings.bias.is_free)
+            search: Search = Walk(exact, few, *options, coarse, some.size < X.shape[0])
+        else:
+            search = Search(self._paths(X, settings, targets, weights[held], folds), judge, *options)
         self._search = search.run(Cs, self._gamma_values(settings))
         C, gamma = self._search.best
         kernel = settings.kernel
@@ -149,6 +159,11 @@ class LooSearch(Updating):
         folds = Folds.of(self.cv, self._groups, X, rows.y, is_classifier=classes is not None)
         folds.check_rest(rows.y, weights, classes)
         return [fold for fold in folds.within(np.flatnonzero(weights > 0), rows.count) if fold.size]
+
+    def _walks(self, settings: Settings, X: Matrix) -> bool:
+        """Return whether the grid is ours, and so large that low-rank models say where to look."""
+        ours = self.Cs is None and self.gammas is None
+        return ours and X.shape[0] >= WALK_ROWS and can_be_low_rank(settings.kernel)
 
     @property
     def _by_evidence(self) -> bool:
