@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from squaresvm.meta.window import Window
     from squaresvm.onnx import to_onnx
     from squaresvm.runtime.atomic import locked
-    from squaresvm.search import LSSVCCV, LSSVRCV
+    from squaresvm.search import LSSVCCV, LSSVRCV, RLSSVCCV, LagrangianSVCCV
     from squaresvm.solution import Certificate, Status
     from squaresvm.verifier import Verdict, verify
 
@@ -30,9 +30,11 @@ __all__ = [
     "LSSVR",
     "LSSVRCV",
     "RLSSVC",
+    "RLSSVCCV",
     "AbsenceProof",
     "Certificate",
     "LagrangianSVC",
+    "LagrangianSVCCV",
     "Nystrom",
     "OneVsOne",
     "ProximalSVC",
@@ -67,7 +69,7 @@ _MODULES = {
     "meta.window": ("Window",),
     "onnx": ("to_onnx",),
     "runtime.atomic": ("locked",),
-    "search": ("LSSVCCV", "LSSVRCV"),
+    "search": ("LSSVCCV", "LSSVRCV", "LagrangianSVCCV", "RLSSVCCV"),
     "solution": ("Certificate", "Status"),
     "verifier": ("Verdict", "verify"),
 }

@@ -22,7 +22,7 @@ from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.choose import choose
 from squaresvm.typing import FloatArray, IntArray
 
-__all__ = ["CPath", "WithCPath"]
+__all__ = ["CPath", "WithCPath", "solved_at"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ class WithCPath(SquareSVMClassifier):
         models, seconds = [], []
         for C in values:
             start = time.perf_counter()
-            last = _solved(alone, problem, C, last)
+            last = solved_at(alone, problem, C, last)
             seconds.append(time.perf_counter() - start)
             models.append(self._at(last))
         return CPath(np.array(values), tuple(models), np.array(seconds))
@@ -156,7 +156,7 @@ def _check_Cs(Cs: Iterable[float]) -> list[float]:
     return values
 
 
-def _solved(alone: State, at_hand: Problem, C: float, last: State | None) -> State:
+def solved_at(alone: State, at_hand: Problem, C: float, last: State | None) -> State:
     """Return the model at C, from the answer at the C before."""
     settings = replace(alone.settings, C=C)
     costs = C * alone.weights[alone.held]

@@ -45,9 +45,10 @@ there where class weights have moved the decision.
 
 What some kinds of models have beside this, or in place of it:
 
-- `LSSVCCV` and `LSSVRCV` have ``search``: ``cells`` (C and gamma), ``scores``, ``seconds`` and ``rounds`` of
-  what was tried, ``exact``, whether the score is that of the exact model, and ``sampled``, whether it is of
-  some of the rows only; null after a row was forgotten.
+- `LSSVCCV` and other searches have ``search``: ``cells`` (C and gamma), ``scores``, ``seconds`` and
+  ``rounds`` of what was tried, ``exact``, whether the score is that of the exact model, and ``sampled``,
+  whether it is of some of the rows only; null after a row was forgotten. ``grouped`` is there where rows left
+  in groups.
 - A model fitted from a stream has no rows, labels and ids but ``stream``: how many ``rows`` there were, the
   ``certificate`` that they gave, and where the model keeps sums the ``total`` of ``mean, scatter, target,
   response, spread`` and ``digits_lost``, by what factor subtraction has raised their relative error; beside

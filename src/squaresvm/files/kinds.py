@@ -346,10 +346,11 @@ def encode_search(model: Updating) -> dict[str, Any]:
     """
     if not isinstance(model, LooSearch):
         return {}
-    found = model._search
+    found, grouped = model._search, {"grouped": True} if model._had_groups else {}
     if found is None:
-        return {"search": None}
+        return {"search": None, **grouped}
     return {
+        **grouped,
         "search": {
             "cells": [list(cell) for cell in found.cells],
             "scores": [score if math.isfinite(score) else str(score) for score in found.scores],
@@ -357,7 +358,7 @@ def encode_search(model: Updating) -> dict[str, Any]:
             "rounds": [int(number) for number in found.rounds],
             "exact": list(found.exact),
             "sampled": found.sampled,
-        }
+        },
     }
 
 
@@ -369,6 +370,7 @@ def decode_search(model: Updating, header: dict[str, Any], settings: Settings) -
             raise ValueError(f"it holds a search, and {type(model).__name__} makes none")
         return
     model._search = None if described is None else _results(described, model._has_gamma, settings)
+    model._had_groups = bool(header.get("grouped", False))
 
 
 def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResults:

@@ -42,7 +42,7 @@ from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Loss, Problem
 from squaresvm.rows import Rows
 from squaresvm.runtime.resources import row_blocks
-from squaresvm.search import LSSVCCV, LSSVRCV
+from squaresvm.search import LSSVCCV, LSSVRCV, RLSSVCCV, LagrangianSVCCV
 from squaresvm.solution import Outcome, Solution
 from squaresvm.typing import FloatArray, Matrix
 
@@ -66,7 +66,10 @@ __all__ = [
 #: Estimators that a file may hold, by name.
 ESTIMATORS: dict[str, type[Updating]] = {
     cls.__name__: cls
-    for cls in (LSSVC, LSSVR, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC, LSSVCCV, LSSVRCV)
+    for cls in (
+        *(LSSVC, LSSVR, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC),
+        *(LSSVCCV, LSSVRCV, RLSSVCCV, LagrangianSVCCV),
+    )
 }
 
 

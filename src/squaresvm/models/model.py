@@ -119,6 +119,8 @@ class Known:
         Made for a question after a solver that kept none.
     calibration : Calibration
     loo_cost : Cost
+    honest_score : float
+        Of the search that chose C and gamma.
     """
 
     problem: Problem | None = None
@@ -129,6 +131,7 @@ class Known:
     factor: CholeskyFactor | None = None
     calibration: Calibration | None = None
     loo_cost: Cost | None = None
+    honest_score: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from numbers import Integral
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from squaresvm.estimators.requests import Updating
 from squaresvm.judging.folds import Folds
 from squaresvm.judging.scores import Judge, check_scoring
 from squaresvm.models.model import Settings
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_integer
@@ -29,11 +31,24 @@ from squaresvm.search.walk import WALK_ROWS, Walk, can_be_low_rank, cell_paths, 
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LooSearch"]
+__all__ = ["LooSearch", "Searched"]
+
+#: Outer folds of `honest_score_` where the search leaves out single rows or groups.
+_OUTER_FOLDS = 5
+
+
+class Searched(NamedTuple):
+    """What a search goes over: all rows, and features or kernel, targets and weights of those that count."""
+
+    rows: Rows
+    X: Matrix
+    targets: FloatArray
+    weights: FloatArray
+    folds: list[IntArray] | None
 
 
 class LooSearch(Updating):
-    """What both searches share: `fit` searches first, and `forget` drops what the search said."""
+    """What all searches share: `fit` searches first, and `forget` drops what the search said."""
 
     Cs: Sequence[float] | None
     gammas: Sequence[float] | None
@@ -44,8 +59,9 @@ class LooSearch(Updating):
     _search: SearchResults | None
     #: The groups of the rows, while they are fitted.
     _groups: Any = None
-    #: Whether there were any.
+    #: Whether there were any, and which, as long as the rows held are those of the fit.
     _had_groups: bool = False
+    _groups_held: np.ndarray[Any, Any] | None = None
 
     def fit(
         self,
@@ -64,8 +80,8 @@ class LooSearch(Updating):
         X, y, sample_weight, ids, checkpoint :
             As in :meth:`squaresvm.LSSVC.fit`; no source.
         groups : array-like of shape (m,), optional
-            The group of each row: rows leave with their group, or as the splitter `cv` says. They are not
-            kept.
+            The group of each row: rows leave with their group, or as the splitter `cv` says. They are
+            kept for ``honest_score_`` alone, until rows are learned or forgotten, and not in files.
 
         Returns
         -------
@@ -77,6 +93,7 @@ class LooSearch(Updating):
         finally:
             self.__dict__.pop("_groups", None)
         self._had_groups = groups is not None
+        self._groups_held = None if groups is None else np.array(groups)
         return self
 
     def _check_parameters(self) -> None:
@@ -130,29 +147,36 @@ class LooSearch(Updating):
         tasks = self._tasks
         told = None if tasks is None else (lambda: tasks.told("decomposition"))
         options = self.refine, self.n_jobs, bool(self.verbose), told
-        targets = encode(y, classes)
+        given = Searched(rows, X, encode(y, classes), weights[held], folds)
         if judge is not None and folds is None and self._walks(settings, X):
             some = rows_to_search(X.shape[0])
             weight = weights[held][some]
             few = Judge(judge.scorer, X[some], y[some], classes, rows.weights[held][some], weight)
             assert settings.kernel is not None
-            exact, coarse = cell_paths(settings.kernel, X[some], targets[some], weight, settings.bias.is_free)
+            exact, coarse = cell_paths(
+                settings.kernel, X[some], given.targets[some], weight, settings.bias.is_free
+            )
             search: Search = Walk(exact, few, *options, coarse, some.size < X.shape[0])
         else:
-            search = Search(self._paths(X, settings, targets, weights[held], folds), judge, *options)
+            search = Search(self._paths(settings, given), judge, *options)
         self._search = search.run(Cs, self._gamma_values(settings))
-        C, gamma = self._search.best
-        kernel = settings.kernel
-        if kernel is not None and gamma is not None:
-            kernel = replace(kernel, gamma=gamma)
-        return replace(settings, C=C, kernel=kernel)
+        return self._in_cell(settings, rows, *self._search.best)
+
+    def _in_cell(self, settings: Settings, rows: Rows, C: float, gamma: float | None) -> Settings:
+        """Return the settings of a cell: gamma may be in more than one number of the kernel."""
+        if gamma is None:
+            return replace(settings, C=C)
+        chosen = self._copy()
+        chosen.gamma = gamma
+        kernel, bias = chosen._kernel_and_bias(rows, settings.class_weight)
+        return replace(settings, C=C, kernel=kernel, bias=bias)
 
     def _search_folds(
         self, rows: Rows, weights: FloatArray, classes: np.ndarray[Any, Any] | None, is_refit: bool
     ) -> list[IntArray] | None:
         """Return the rows of positive weight that leave together; None where each leaves alone."""
         if is_refit and self._had_groups:
-            raise ValueError("the groups of the fit were not kept: fit anew, with groups")
+            raise ValueError("the groups of the fit were not kept for refit: fit anew, with groups")
         if self.cv is None and self._groups is None:
             return None
         X = np.empty((rows.count, 1)) if self._is_precomputed else rows.X
@@ -187,23 +211,17 @@ class LooSearch(Updating):
         everyone = np.arange(held.size)
         return self._holding("searching anew").problem.operator.block(everyone, everyone)
 
-    @staticmethod
-    def _paths(
-        X: Matrix,
-        settings: Settings,
-        targets: FloatArray,
-        weights: FloatArray,
-        folds: list[IntArray] | None = None,
-    ) -> Any:
+    def _paths(self, settings: Settings, given: Searched) -> Any:
         """Return what makes the path over C of one gamma."""
-        options: dict[str, Any] = {"free_bias": settings.bias.is_free, "folds": folds}
+        options: dict[str, Any] = {"free_bias": settings.bias.is_free, "folds": given.folds}
+        X, targets, weights = given.X, given.targets, given.weights
         kernel = settings.kernel
         if kernel is None:
 
-            def given(gamma: float | None) -> Path:
+            def precomputed(gamma: float | None) -> Path:
                 return KernelPath(np.array(X, np.float64, order="F"), targets, weights, **options)
 
-            return given
+            return precomputed
         if settings.is_linear and X.shape[1] < X.shape[0]:
             return lambda gamma: LinearPath(X, targets, weights, **options)
         family = KernelFamily(kernel, X)
@@ -223,14 +241,15 @@ class LooSearch(Updating):
 
     def _drop_results(self) -> None:
         # The scores were taken from the rows that left, too; C and gamma stay.
-        self._search = None
+        self._search = self._groups_held = None
 
     def _results(self, attribute: str) -> SearchResults:
         self._fitted(attribute)
         if self._search is None:
             raise AttributeError(
-                f"{attribute} was dropped when rows were forgotten, because it was taken from them, too; "
-                "best_params_, C_ and gamma_ are kept, and refit() searches anew"
+                f"{attribute} was dropped when rows were forgotten, because it was taken from them, too "
+                "(models of C_path never have it); best_params_, C_ and gamma_ are kept, and refit() searches "
+                "anew"
             )
         return self._search
 
@@ -249,6 +268,74 @@ class LooSearch(Updating):
         """The score of the best cell: of all rows left out, alone or by folds, or its evidence."""
         results = self._results("best_score_")
         return results.scores[results.best_index]
+
+    @property
+    def honest_score_(self) -> float:
+        """The cross-validated score of the whole search on the rows held; computed when first asked for.
+
+        ``best_score_`` is the largest of many, and so too good. Here each outer fold is judged by a model
+        whose search never saw it: outer folds are those of `cv`, or 5 (of whole groups, where there are any)
+        where single rows or groups leave. As in ``best_score_`` all rows are scored together; after
+        ``scoring='evidence'`` by the coefficient of determination. It takes a search for each outer fold.
+        """
+        with REQUESTS:
+            state = self._fitted("honest_score_")
+            known = state.attribute("known")
+            if known.honest_score is None:
+                known.honest_score = self._nested(state.rows_for("honest_score_").compact().as_given())
+            return float(known.honest_score)
+
+    def _nested(self, rows: Rows) -> float:
+        """Return the score of rows by models of searches that lack their outer folds."""
+        settings = self._fitted("honest_score_").settings
+        weights = settings.row_weights(rows.y, rows.weights)
+        held: IntArray = np.flatnonzero(weights > 0)
+        X, y, own = self._rows_or_kernel(rows, held), rows.y[held], rows.weights[held]
+        classes, groups = find_classes(y, settings), self._groups_for(rows, held)
+        folds = self._outer_folds(X, y, classes, groups)
+        folds.check_rest(y, weights[held], classes)
+        values = np.empty_like(encode(y, classes))
+        for fold in folds.rows:
+            rest = np.setdiff1d(np.arange(y.shape[0]), fold)
+            # Not a clone: callbacks were told of the fit, and not of this.
+            inner = type(self)(**{**self.get_params(deep=False), "verbose": 0})
+            columns = rest if self._is_precomputed else slice(None)
+            inner.fit(
+                X[rest][:, columns], y[rest], own[rest], groups=None if groups is None else groups[rest]
+            )
+            values[fold] = inner._state.decision(X[fold][:, columns])
+        scorer = None if self._by_evidence else check_scoring(self.scoring)
+        return Judge(scorer, X, y, classes, own, weights[held])(values)
+
+    def _groups_for(self, rows: Rows, held: IntArray) -> np.ndarray[Any, Any] | None:
+        if not self._had_groups:
+            return None
+        if self._groups_held is None or self._groups_held.shape[0] != rows.count:
+            raise AttributeError(
+                "honest_score_ needs the groups of all rows held, and those were not kept when rows were "
+                "learned or forgotten, or in a file: fit anew, with groups"
+            )
+        return self._groups_held[held]
+
+    def _outer_folds(
+        self,
+        X: Matrix,
+        y: np.ndarray[Any, Any],
+        classes: np.ndarray[Any, Any] | None,
+        groups: np.ndarray[Any, Any] | None,
+    ) -> Folds:
+        """Return the folds of `cv`, or 5; fewer where a class has fewer rows or there are fewer groups."""
+        cv = self.cv
+        if cv is None:
+            counts = [y.shape[0]] if classes is None else [np.count_nonzero(y == label) for label in classes]
+            parts = min(counts) if groups is None else len(set(groups.tolist()))
+            cv = max(2, min(_OUTER_FOLDS, int(parts)))
+        elif not isinstance(cv, Integral) and not hasattr(cv, "split"):
+            raise ValueError(
+                "honest_score_ searches on parts of the rows, and lists of folds are of all rows: give cv as "
+                "a number or a splitter"
+            )
+        return Folds.of(cv, groups, X, y, is_classifier=classes is not None)
 
     @property
     def best_params_(self) -> dict[str, float]:
