@@ -138,3 +138,60 @@ class TestSets:
         assert "which has no sets of labels" in run(*ask, "--sets", code=2).stderr
         assert "--coverage is that of --sets" in run(*ask, "--coverage", "0.8", code=2).stderr
         assert "Invalid value for '--coverage'" in run(*ask, "--sets", "--coverage", "1", code=2).stderr
+
+
+class TestRowsThatHurt:
+    def test_as_when_forgotten(self, tmp_path, wine):
+        spoiled = wine[:120].copy()
+        spoiled.loc[spoiled.index[:12], "target"] = (spoiled["target"][:12] + 1) % 3
+        spoiled.to_csv(tmp_path / "wine.csv", index=False)
+        model = trained(tmp_path, "wine.csv", "--label", "target", "--id", "bottle", "--C", "1e3")
+        rows, y = wine[120:].drop(columns=["bottle", "target"]), wine["target"][120:]
+        found = told("inspect", tmp_path / "m", "--data", tmp_path / "late.csv")["hurting"]
+        assert found["score"] == pytest.approx(model.score(rows, y))
+        assert 1 <= len(found["rows"]) <= 10
+        for row in found["rows"][:3]:
+            without = squaresvm.load(tmp_path / "m")
+            without.forget([row["id"]])
+            assert without.score(rows, y) - found["score"] == pytest.approx(row["change"])
+            assert row["label"] == spoiled.set_index("bottle")["target"][row["id"]]
+        changes = model.influence(rows, y)
+        assert found["rows"][0]["change"] == pytest.approx(changes.max())
+        with pytest.raises(ValueError, match="give a data frame"):  # Raw columns would be judged as prepared.
+            model.influence(rows.to_numpy(), y)
+        page = tmp_path / "page.html"
+        said = run("inspect", tmp_path / "m", "--data", tmp_path / "late.csv", "--html", page).stdout
+        assert "Rows that hurt on late.csv" in said
+        assert "Rows that hurt on late.csv" in page.read_text(encoding="utf-8")
+
+    def test_values(self, tmp_path):
+        frame = load_diabetes(as_frame=True).frame[:120]
+        frame.loc[7, "target"] = 3000.0
+        frame[:80].to_csv(tmp_path / "d.csv", index=False)
+        frame[80:].to_csv(tmp_path / "e.csv", index=False)
+        trained(tmp_path, "d.csv", "--label", "target", "--estimator", "lssvr")
+        facts = told("inspect", tmp_path / "m", "--data", tmp_path / "e.csv")
+        assert facts["hurting"]["rows"][0]["id"] == 7
+        assert len(facts["hurting"]["rows"]) == 10
+        assert "exact leave-one-out R2 (the mean: 0.0000)" in run("inspect", tmp_path / "m").stdout
+
+    def test_score_beside_the_majority(self, tmp_path, wine):
+        model = trained(tmp_path, "wine.csv", "--label", "target", "--id", "bottle")
+        facts = told("inspect", tmp_path / "m")
+        share = wine["target"][:120].value_counts(normalize=True).max()
+        right = model.loo_decision_function().argmax(axis=1) == wine["target"][:120].to_numpy()
+        assert facts["baseline"] == pytest.approx(share)
+        assert facts["loo_error"] == pytest.approx(right.std() / np.sqrt(120), rel=0.01)
+        assert facts["hurting"] is None
+        expected = f"{right.mean():.4f} +- {facts['loo_error']:.4f}, exact leave-one-out accuracy "
+        assert f"{expected}(the majority class: {share:.4f})" in run("inspect", tmp_path / "m").stdout
+
+    def test_bad_input(self, tmp_path, wine):
+        trained(tmp_path, "wine.csv", "--label", "target", "--id", "bottle")
+        empty, unlabelled = tmp_path / "empty.csv", tmp_path / "q.csv"
+        empty.write_text("")
+        wine.drop(columns="target").to_csv(unlabelled, index=False)
+        for path, message in [(empty, "empty.csv"), (unlabelled, "'target'"), (tmp_path / "n", "no such")]:
+            done = run("inspect", tmp_path / "m", "--data", path, code=2)
+            assert message in done.stderr
+            assert done.stderr.count("\n") == 1
