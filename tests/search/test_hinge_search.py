@@ -101,6 +101,15 @@ def test_an_augmented_kernel_has_its_gamma_everywhere(kernel):
     assert model.best_score_ == pytest.approx(plain.loo_score())
 
 
+def test_cells_that_are_not_convex_have_no_score():
+    X, y = rows()
+    model = RLSSVCCV(kernel="sigmoid", coef0=-2.0, gammas=[0.3], Cs=[1e-3, 1e4])
+    with pytest.warns(UserWarning, match="1 of 2 cells have no score"):
+        model.fit(X, y)
+    assert np.isnan(model.cv_results_["mean_test_score"]).tolist() == [False, True]
+    assert model.C_ == 1e-3
+
+
 def test_rounds_jobs_sparse_rows_and_balanced_weights():
     X, y = rows("multi")
     options = {"Cs": CS[:2], "gammas": GAMMAS, "refine": 1, "class_weight": "balanced", "cv": KFold(3)}
@@ -166,7 +175,7 @@ def by_hand(model, X, y, weights, folds, groups=None):
 SEARCHES = {
     "LSSVCCV": (LSSVCCV(Cs=CS, gammas=GAMMAS), "multi"),
     "LSSVRCV": (LSSVRCV(Cs=CS, gammas=GAMMAS), "regression"),
-    "RLSSVCCV": (RLSSVCCV(Cs=CS, gammas=GAMMAS), "multi"),
+    "RLSSVCCV": (RLSSVCCV(Cs=CS, gammas=[0.7]), "multi"),
     "LagrangianSVCCV": (LagrangianSVCCV(Cs=CS, kernel="linear", A=0.2), "binary"),
     "robust": (LSSVRCV(Cs=CS, gammas=GAMMAS, robust=1), "regression"),
     "evidence": (LSSVRCV(Cs=CS, gammas=GAMMAS, scoring="evidence"), "regression"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from squaresvm.estimators.c_path import solved_at
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.models.model import Settings
 from squaresvm.models.state import State
 from squaresvm.models.train import train
@@ -43,12 +44,16 @@ class HingePath:
     ) -> None:
         self._rows, self._settings, self._folds, self._K = rows, settings, folds, K
 
-    def left_out(self, Cs: Sequence[float]) -> Iterator[FloatArray]:
-        """Yield the values of shape (m, k) for each C."""
+    def left_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
+        """Yield the values of shape (m, k) for each C; None where the problem is not convex."""
         state: State | None = None
         for C in Cs:
-            state = self._first(C) if state is None else solved_at(state, state.problem, C, state)
-            yield state.leave_one_out() if self._folds is None else state.without_folds(self._folds)
+            try:
+                state = self._first(C) if state is None else solved_at(state, state.problem, C, state)
+                yield state.leave_one_out() if self._folds is None else state.without_folds(self._folds)
+            except NotPositiveSemidefiniteError:
+                state = None  # Its buffers are left as the failure found them.
+                yield None
 
     def _first(self, C: float) -> State:
         operator = None if self._K is None else PrecomputedOperator(np.array(self._K, np.float64))

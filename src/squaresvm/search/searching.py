@@ -248,8 +248,8 @@ class LooSearch(Updating):
         if self._search is None:
             raise AttributeError(
                 f"{attribute} was dropped when rows were forgotten, because it was taken from them, too "
-                "(models of C_path never have it); best_params_, C_ and gamma_ are kept, and refit() searches "
-                "anew"
+                "(models of C_path never have it); best_params_, C_ and gamma_ are kept, and refit() "
+                "searches anew"
             )
         return self._search
 
