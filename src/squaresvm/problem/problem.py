@@ -188,8 +188,9 @@ class Problem:
         return np.asarray(violation / np.where(scale > 0.0, scale, 1.0))  # Both are zero, or neither.
 
     def _scale(self) -> FloatArray:
-        # Ufuncs and no methods: with single requests the calls take longer than the numbers.
-        largest = np.maximum(np.maximum.reduce(self.targets), -np.minimum.reduce(self.targets))
+        if self.targets.dtype == np.int8:
+            return np.ones(self.n_columns)  # Signs come a byte each, see `rows.labels`.
+        largest = np.maximum(self.targets.max(axis=0), -self.targets.min(axis=0))
         return np.where(largest > 0.0, largest, 1.0)
 
     def objective(self, solution: Solution) -> FloatArray:
