@@ -1,6 +1,6 @@
 """
-Probabilities without rows held back
-====================================
+Calibrated probabilities without a held-out set
+===============================================
 
 `predict_proba` maps decision values to probabilities by curves fitted to the leave-one-out values of the
 same fit. Calibrated on the fitted values instead, a flexible model would be far too sure of itself; here

@@ -1,6 +1,6 @@
 """
-A checkerboard, by two losses
-=============================
+Checkerboard: squared loss and squared hinge
+============================================
 
 The board of the Lagrangian SVM paper: 1,000 points, 4 x 4 squares. The squared loss
 (:class:`~squaresvm.LSSVC`) pulls every point towards its label, so every point has a multiplier. The
@@ -38,7 +38,7 @@ for ax, model in zip(axes, models, strict=True):
     if model.support_.size < len(y):
         ax.scatter(*model.support_vectors_.T, s=34, facecolors="none", edgecolors="black", linewidths=0.7)
     ax.set_title(
-        f"{type(model).__name__}: {model.support_.size:,} support rows\n"
+        f"{type(model).__name__}: {model.support_.size:,} support vectors\n"
         f"{model.score(X_test, y_test):.1%} of 10,000 new points right",
         fontsize=11,
     )

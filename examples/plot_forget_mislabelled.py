@@ -1,6 +1,6 @@
 """
-Find mislabelled rows by leaving one out, and forget them
-=========================================================
+Find mislabelled rows by leave-one-out, and forget them
+=======================================================
 
 A row's leave-one-out value is what the model would have said of it, had it never seen it. Rows whose
 label that model contradicts with confidence are suspects. All values come from one fit; forgetting the

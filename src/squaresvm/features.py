@@ -5,6 +5,7 @@ Landmarks are rows that stand for all (the Nystrom method).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +16,13 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
-from squaresvm.operators.single import Tiles
+from squaresvm.landmarks import LANDMARKS, choose_landmarks
 from squaresvm.rows import canonical_csr
 from squaresvm.runtime.arguments import check_integer, check_random_state_parameter
 from squaresvm.runtime.resources import on_threads, thread_count
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import IntArray, Matrix
 
-__all__ = ["LANDMARKS", "Nystrom", "choose_landmarks"]
+__all__ = ["Nystrom"]
 
 #: Landmarks, where no number is given and there are as many rows.
 _DEFAULT = 100
@@ -125,6 +126,54 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         root = _inverse_root(kernel(landmarks, landmarks), X.dtype)
         self._adopt(kernel, chosen, landmarks, root)
         return self
+
+    def forget(self, rows: Iterable[int]) -> int:
+        """Drop the landmarks that are among some rows of the fit: nothing of these rows is left but in gamma.
+
+        The features are then those of the other landmarks, by the gamma of the fit, so that a model of the
+        features must be fitted anew on ``transform`` of the rows that remain. Where no landmark is dropped,
+        features stay as they are, and it is enough that the model forgets the rows.
+
+        Parameters
+        ----------
+        rows : iterable of int
+            Numbers of rows of the fit, as in ``landmark_indices_``.
+
+        Returns
+        -------
+        int
+            How many landmarks were dropped.
+
+        Raises
+        ------
+        ValueError
+            If no landmark would be left: fit anew. Nothing has changed then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from squaresvm import LSSVC, Nystrom
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> y, features = X[:, 0] > 0, Nystrom(20, random_state=0).fit(X)
+        >>> gone = features.landmark_indices_[:2]
+        >>> rest = np.delete(np.arange(60), gone)
+        >>> features.forget(gone)
+        2
+        >>> model = LSSVC(kernel="linear").fit(features.transform(X[rest]), y[rest], ids=rest)
+        """
+        check_is_fitted(self)
+        gone = np.asarray(list(rows))
+        if gone.ndim != 1 or (gone.size and gone.dtype.kind not in "iu"):
+            raise ValueError("rows must be numbers of rows of the fit, such as [3, 17]")
+        (kept,) = np.nonzero(~np.isin(self.landmark_indices_, gone))
+        dropped = int(self.landmark_indices_.size - kept.size)
+        if not kept.size:
+            raise ValueError("forgetting these rows would leave no landmark: fit anew on the others")
+        if dropped:
+            kernel, landmarks = self._map.kernel, self.landmarks_[kept].copy()
+            root = _inverse_root(kernel(landmarks, landmarks), landmarks.dtype)
+            self._adopt(kernel, self.landmark_indices_[kept], landmarks, root)
+        return dropped
 
     def _adopt(self, kernel: Kernel, chosen: IntArray, landmarks: Matrix, root: np.ndarray[Any, Any]) -> None:
         self.landmark_indices_: IntArray = chosen
@@ -286,100 +335,3 @@ class _Map:
                 return np.exp(out, out=out)
         out[...] = self.kernel(X, self._landmarks)
         return out
-
-
-#: Ways to choose landmarks.
-LANDMARKS = ("uniform", "k-means++", "leverage", "pivoted-cholesky")
-#: Rows looked at for each landmark, and at least, by the ways that compare rows with landmarks one by one.
-_CANDIDATES, _LEAST_CANDIDATES = 10, 2000
-
-
-def choose_landmarks(
-    how: str, kernel: Kernel, X: Matrix, count: int, random: np.random.RandomState
-) -> IntArray:
-    """Return the rows to take as landmarks, sorted.
-
-    Parameters
-    ----------
-    how : str
-        Out of ``LANDMARKS``.
-    kernel : Kernel
-    X : array or CSR matrix of shape (m, n)
-    count : int
-        At most m.
-    random : RandomState
-
-    Returns
-    -------
-    ndarray of at most `count` rows
-        Fewer only with ``'pivoted-cholesky'``, where the landmarks so far explain all rows.
-    """
-    m = int(X.shape[0])
-    if count == m:
-        return np.arange(m)
-    if how == "uniform":
-        return np.sort(random.choice(m, size=count, replace=False))
-    if how == "leverage":
-        return _by_leverage(kernel, X, count, random)
-    limit = max(_CANDIDATES * count, _LEAST_CANDIDATES)
-    candidates = np.sort(random.choice(m, size=min(limit, m), replace=False))
-    if how == "k-means++":
-        from sklearn.cluster import kmeans_plusplus  # Imported late: it would slow down every start.
-
-        _, inner = kmeans_plusplus(X[candidates], count, random_state=random)
-        return _filled(np.unique(candidates[inner]), count, candidates, random)
-    return np.sort(candidates[_pivots(kernel, X[candidates], count)])
-
-
-def _filled(chosen: IntArray, count: int, candidates: IntArray, random: np.random.RandomState) -> IntArray:
-    """Return `count` rows: where some were chosen twice, others in their place."""
-    others = np.setdiff1d(candidates, chosen)
-    extra = random.choice(others, size=count - chosen.size, replace=False)
-    return np.sort(np.concatenate([chosen, extra]))
-
-
-def _by_leverage(kernel: Kernel, X: Matrix, count: int, random: np.random.RandomState) -> IntArray:
-    """Return rows drawn with chances in proportion to approximate ridge leverage scores.
-
-    With S drawn with equal chances, a score is what K_SS leaves unexplained of a row,
-
-        min(1, (k_ii - k_iS inv(K_SS + l I) k_Si) / L),    L = l m / |S|
-
-    where the ridge l is what the eigenvalues of K_SS behind the first quarter add up to, shared among that
-    quarter. No score is above one, or a few outliers would be all that is seen.
-    """
-    m = int(X.shape[0])
-    sample = np.sort(random.choice(m, size=count, replace=False))
-    K = Tiles(kernel, X).columns(sample)
-    corner = 0.5 * (K[sample] + K[sample].T)
-    values = scipy.linalg.eigvalsh(corner)
-    first = max(1, count // 4)
-    tail = float(np.maximum(values[: count - first], 0.0).sum()) / first
-    ridge = max(tail, 1e-10 * float(values[-1]), float(np.finfo(np.float64).tiny))
-    corner[np.diag_indices(count)] += ridge
-    root = scipy.linalg.cholesky(corner, lower=True)
-    explained = scipy.linalg.blas.dtrsm(1.0, root, K, side=1, lower=1, trans_a=1, overwrite_b=1)
-    unexplained = kernel.diagonal(X) - np.einsum("ij,ij->i", explained, explained)
-    # A score of zero could leave fewer rows to draw from than are wanted.
-    scores = np.clip(unexplained * count / (ridge * m), 1e-6 * count / m, 1.0)
-    return np.sort(random.choice(m, size=count, replace=False, p=scores / scores.sum()))
-
-
-def _pivots(kernel: Kernel, X: Matrix, count: int) -> IntArray:
-    """Return the pivots of a Cholesky factor of K with pivoting, until nothing is left but rounding."""
-    left = kernel.diagonal(X)
-    rounding = float(np.finfo(np.float64).eps) * X.shape[0] * float(left.max())
-    factor = np.empty((X.shape[0], count), order="F")
-    chosen: list[int] = []
-    for step in range(count):
-        pivot = int(np.argmax(left))
-        if left[pivot] <= rounding:
-            break
-        column: FloatArray = kernel(X, X[[pivot]])[:, 0]
-        column -= factor[:, :step] @ factor[pivot, :step]
-        column /= np.sqrt(left[pivot])
-        factor[:, step] = column
-        left = left - column**2
-        left[pivot] = -np.inf
-        chosen.append(pivot)
-    return np.array(chosen or [0], dtype=np.intp)

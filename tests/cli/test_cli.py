@@ -90,7 +90,7 @@ class TestTrain:
         assert all(1000 < float(value) < 6000 for value in values)
         run("predict", path, table, "--proba", code=2)
         assert told("inspect", path)["brier"] is None
-        assert "Rows that fit least" in run("inspect", path).stdout
+        assert "Rows with the largest residuals" in run("inspect", path).stdout
 
     @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
     def test_libsvm_files(self, tmp_path, pack, monkeypatch):
@@ -298,7 +298,7 @@ class TestInspect:
             "2 numbers, 1 category of 2 levels",
             "exact leave-one-out accuracy",
             "Brier score",
-            "Rows that matter most",
+            "Rows with the largest influence",
             "Rows that look mislabelled",
             "trained on 60 rows",
         ):

@@ -160,7 +160,7 @@ class TestColumns:
         ("options", "words"),
         [
             (["--decimal", ";"], "--decimal must be . or a comma"),
-            (["--thousands", "ab"], "--thousands must be one character"),
+            (["--thousands", "ab"], "--thousands must be a comma"),
             (["--decimal", ",", "--thousands", ","], "must differ"),
             (["--date", "age=nonsense"], "--date must be COLUMN or COLUMN=FORMAT"),
             (["--date", "town"], "'town' holds 'Ulm', in no format of dates"),
@@ -285,7 +285,7 @@ class TestTune:
         assert (
             f"Tuned: C = {loaded.C_:.6g}, gamma = {loaded.gamma_:.6g}, with the largest leave-one-out" in said
         )
-        assert "it flatters" in said
+        assert "as the best of many it is optimistic" in said
 
     def test_the_edge_of_the_grid(self, tmp_path):
         """A straight line without noise: the larger C, the better, as far as one looks."""
@@ -316,7 +316,7 @@ class TestWords:
         assert facts["certificate"]["objective"] == pytest.approx(objective, rel=1e-9)
         assert facts["certificate"]["class"] in (0, 1, 2)
         said = run("inspect", tmp_path / "m").stdout
-        assert re.search(r"\(residual: class [012]; others: sums\)", said)
+        assert re.search(r"\(sums over classes; residual of the worst, [012]\)", said)
 
     def test_gaps_below_rounding_are_not_printed(self):
         line = str(Certificate(1e-16, 3.6e-27, 12.0, Status.CONVERGED))

@@ -18,8 +18,11 @@ from squaresvm.cli.app import app
 ROOT = Path(__file__).parents[2]
 API = ROOT / "docs" / "api.rst"
 COMMAND_LINE = ROOT / "docs" / "command_line.rst"
-#: What differs from run to run: times and rounding, which also decides of which class the objective is told.
-VARIES = re.compile(r"[\d.]+ ms|(?<=residual )[\d.e+-]+|(?<=gap )[\d.e+-]+|(?<=objective )[\d.e+-]+")
+#: What differs from run to run: times and rounding, which also decides which class is the worst.
+VARIES = re.compile(
+    r"[\d.]+ m?s\b|(?<=residual )[\d.e+-]+|(?<=gap )(below )?[\d.e+-]+|(?<=objective )[\d.e+-]+"
+    r"|(?<=worst, )'\w+'"
+)
 
 
 def listed():

@@ -12,11 +12,13 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import squaresvm
 from squaresvm import LSSVC, LSSVR, RLSSVC, Nystrom
-from squaresvm.features import LANDMARKS
 from squaresvm.kernels import Kernel
+from squaresvm.landmarks import LANDMARKS
 from squaresvm.runtime import resources
-from support import problems
+from support import oracle, problems
+from support.remains import Remains
 
 KERNELS = {
     "rbf": {"gamma": 0.3},
@@ -165,3 +167,36 @@ def test_random_state_and_pickle():
 def test_bad_input(parameters, message):
     with pytest.raises(ValueError, match=message):
         Nystrom(**parameters).fit(problems.rows(m=50))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_forgotten_landmarks_are_gone(kernel, sparse, tmp_path):
+    """Features are those of the other landmarks, and no number of a forgotten row is left."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 4))
+    rows = sp.csr_matrix(X) if sparse else X
+    features = Nystrom(12, kernel=kernel, coef0=1.0, random_state=0).fit(rows)
+    gone = features.landmark_indices_[[1, 5]]
+    others = np.setdiff1d(np.arange(40), features.landmark_indices_)
+    before = features.transform(rows)
+    assert features.forget(others) == 0
+    np.testing.assert_array_equal(features.transform(rows), before)
+    assert features.forget([*gone, int(others[0])]) == 2
+    assert not np.isin(gone, features.landmark_indices_).any()
+    left = X[features.landmark_indices_]
+    naive = oracle.kernel_matrix(kernel, X, left, features.gamma_, 3, 1.0)
+    inverse = np.linalg.inv(oracle.kernel_matrix(kernel, left, left, features.gamma_, 3, 1.0))
+    Z = features.transform(rows)
+    np.testing.assert_allclose(
+        Z @ Z.T, naive @ inverse @ naive.T, rtol=0, atol=1e-8 * np.abs(naive).max() ** 2
+    )
+    remains = Remains(features)
+    assert not any(remains.number(value) for value in X[gone].ravel())
+    squaresvm.save(features, tmp_path / "n.model")
+    assert squaresvm.load(tmp_path / "n.model").transform(rows).tobytes() == Z.tobytes()
+    with pytest.raises(ValueError, match="leave no landmark"):
+        features.forget(range(40))
+    with pytest.raises(ValueError, match="numbers of rows"):
+        features.forget(["a"])
+    assert features.transform(rows).tobytes() == Z.tobytes()

@@ -19,23 +19,11 @@ from sklearn.model_selection import (
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, OneVsOne, ProximalSVC, RelaxedLSSVC
 from support import histories
-from support.histories import PLAIN, PROBES, History, combinations, data, loo_values, values
+from support.histories import PLAIN, PROBES, begin, combinations, data, loo_values, values
 
 M = 24
 #: Groups of 1 to m/2 rows.
 GROUPS = np.random.default_rng(5).permutation(np.repeat(np.arange(6), [1, 2, 3, 2, 4, 12]))
-
-
-def begin(name, kernel, kind=None, m=M, **parameters):
-    kind = kind or ("regression" if histories.is_regression(name) else "binary")
-    X, y = data(kind, m, seed=0)
-    if kind != "regression":  # No class may leave with a group.
-        labels = ["yes", "no"] if kind == "binary" else ["low", "mid", "high"]
-        y = np.where(np.arange(m) % 2, y, np.resize(labels, m))
-    weights = np.random.default_rng(1).uniform(0.5, 2.0, m)
-    if kernel != "precomputed":  # Kernel values of such rows are not kept there.
-        weights[[7, 10]] = 0.0
-    return History(histories.estimator(name, kernel, **parameters), kernel, X, y, weights)
 
 
 def crossed(model, cv=None, groups=None):

@@ -176,9 +176,9 @@ def test_data_that_changes_between_passes(model, change, message):
     [
         (RLSSVC(), {}, "kernel='linear'.*'rbf'"),
         (LSSVC(kernel=lambda a, b: a @ b.T), {}, "kernel='linear'"),
-        (LSSVC(kernel="linear"), {"y": Y}, "labels and weights of its own"),
-        (LSSVC(kernel="linear"), {"sample_weight": np.ones(M)}, "labels and weights of its own"),
-        (LSSVC(kernel="linear"), {"ids": range(M)}, "without ids"),
+        (LSSVC(kernel="linear"), {"y": Y}, "its own labels and weights"),
+        (LSSVC(kernel="linear"), {"sample_weight": np.ones(M)}, "its own labels and weights"),
+        (LSSVC(kernel="linear"), {"ids": range(M)}, "and no ids"),
         (LagrangianSVC(kernel="linear", solver="lagrangian"), {}, "'newton' or 'auto'.*'lagrangian'"),
         (LSSVC(kernel="linear", C=-1.0), {}, "C must"),
         (LSSVC(kernel="linear", class_weight={7: 2.0}), {}, "names 7, which is no label"),
@@ -204,7 +204,7 @@ def test_no_row_has_a_weight():
 
 
 def test_a_checkpoint_goes_with_a_source(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint goes with a source"):
+    with pytest.raises(ValueError, match="checkpoint can be given only with a source"):
         LSSVC(kernel="linear").fit(X, Y, checkpoint=tmp_path / "fit.ckpt")
 
 
@@ -246,10 +246,10 @@ def test_the_squared_hinge_has_no_sums():
 @pytest.mark.parametrize(
     ("rows_given", "labels", "message"),
     [
-        (X, Y, "no model"),
-        (np.vstack([X, X]), np.tile(Y, 2), "no model"),
+        (X, Y, "none would remain"),
+        (np.vstack([X, X]), np.tile(Y, 2), "none would remain"),
         (X[Y == 1.0], Y[Y == 1.0], "none of class"),
-        (X[:3], np.array([0.0, 1.0, 9.0]), "know no class"),
+        (X[:3], np.array([0.0, 1.0, 9.0]), "fitted without class"),
         (X[:3, :2], Y[:3], "features"),
         (np.full((2, N), np.nan), Y[:2], "NaN"),
     ],
@@ -267,7 +267,7 @@ def test_forgetting_nearly_all_is_refused_where_digits_are_lost():
     heavy[:-20] = 1e13
     model = LSSVC(kernel="linear", C=1e-3).fit(ArraySource(X, Y, heavy))
     before = model._state
-    with pytest.raises(ValueError, match="too little would be left"):
+    with pytest.raises(ValueError, match="too few rows would remain"):
         model.forget_rows(X[:-20], Y[:-20], heavy[:-20])
     assert model._state is before
 
@@ -384,7 +384,7 @@ def test_a_damaged_checkpoint_is_refused(damage, tmp_path):
     }[damage]
     path.write_bytes(spoiled)
     model = RLSSVC(kernel="linear", C=3.0)
-    with pytest.raises(ValueError, match=r"fit\.ckpt is no checkpoint, or damaged"):
+    with pytest.raises(ValueError, match=r"fit\.ckpt is not a checkpoint, or is damaged"):
         model.fit(ArraySource(X, Y), checkpoint=path)
     assert path.read_bytes() == spoiled
     assert not model.__sklearn_is_fitted__()
@@ -438,7 +438,7 @@ def test_damage_anywhere_in_a_checkpoint_has_one_message(tmp_path):
         except ValueError as error:
             message = str(error)
         if found is None:
-            assert message.endswith("delete it to start anew")
+            assert message.endswith("delete it to start again")
             refused += 1
         else:
             assert sorted(found) == sorted(held)

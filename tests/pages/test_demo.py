@@ -62,7 +62,7 @@ class TestDemo:
 
     def test_says_how_close_forgetting_is(self, told):
         line = next(line for line in told[0].splitlines() if line.startswith("Check:"))
-        assert float(line.split("differs by ")[1].split()[0]) < 1e-8
+        assert float(line.split("differ by ")[1].split()[0]) < 1e-8
 
     def test_page_needs_nothing_else(self, told):
         text = told[1]

@@ -32,11 +32,16 @@ def test_agrees_with_the_model(name, kernel, kind):
     if kind == "regression":
         margins = y[inside] - left_out[:, 0]
         worst = np.argsort(-np.abs(margins))[:5]
+        assert np.allclose(np.subtract(*report.predictions), margins, atol=1e-9)
     else:
         codes = np.searchsorted(model.classes_, y[inside])
         margins = lead(left_out)[np.arange(inside.size), codes]
         worst = [row for row in np.argsort(margins)[:5] if margins[row] < 0]
         assert 0.0 < report.brier < 1.0
+        right = report.counts[np.diag_indices(model.classes_.size)].sum()
+        assert right == np.sum(margins > 0)
+        assert report.counts.sum(axis=1).tolist() == np.bincount(codes).tolist()
+        assert 1 / model.classes_.size <= report.baseline < 1.0
         assert report.shares[2].sum() == inside.size
     assert np.allclose(report.margins, margins, atol=1e-9)
     assert [row.id for row in report.suspects] == [100 + int(inside[row]) for row in worst]
@@ -57,9 +62,14 @@ def test_what_left_is_not_named():
     assert first not in [row.id for row in (*after.suspects, *after.influential)]
 
 
-def test_groups():
-    p, truth = np.array([0.0, 0.05, 0.55, 1.0, 0.95]), np.array([False, True, True, True, False])
+def test_groups_are_of_equal_size_and_keep_equal_probabilities_together():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=400)
+    truth = rng.uniform(size=400) < p
     predicted, observed, counts = groups(p, truth)
-    assert np.allclose(predicted, [0.025, 0.55, 0.975])
-    assert observed.tolist() == [0.5, 1.0, 0.5]
-    assert counts.tolist() == [2, 1, 2]
+    assert counts.tolist() == [40] * 10
+    order = np.argsort(p).reshape(10, 40)
+    assert np.allclose(predicted, p[order].mean(axis=1))
+    assert np.allclose(observed, truth[order].mean(axis=1))
+    assert [part.size for part in groups(np.full(300, 0.25), truth[:300])] == [1, 1, 1]
+    assert groups(p[:3], truth[:3])[2].tolist() == [3]

@@ -312,11 +312,11 @@ def test_many_classes_are_judged_by_what_was_predicted():
     model = LSSVC(C=2.0, gamma=0.5).fit(X, y)
     p = refitted_probabilities(model, X, y)
     display = LooCalibrationDisplay.from_estimator(model, n_bins=3)
-    true, mean = calibration_curve(p.argmax(axis=1) == y, p.max(axis=1), n_bins=3)
+    true, mean = calibration_curve(p.argmax(axis=1) == y, p.max(axis=1), n_bins=3, strategy="quantile")
     np.testing.assert_allclose(display.prob_true, true, rtol=1e-8)
     np.testing.assert_allclose(display.prob_pred, mean, rtol=1e-8)
     one = LooCalibrationDisplay.from_estimator(model, n_bins=3, pos_label=2)
-    true, mean = calibration_curve(y == 2, p[:, 2], n_bins=3)
+    true, mean = calibration_curve(y == 2, p[:, 2], n_bins=3, strategy="quantile")
     np.testing.assert_allclose(one.prob_true, true, rtol=1e-8)
     np.testing.assert_allclose(one.prob_pred, mean, rtol=1e-8)
 
@@ -453,7 +453,7 @@ def test_paths_of_what_has_none():
     X, y = data()
     with pytest.raises(TypeError, match=r"a model with C_path \(RLSSVC, LagrangianSVC\); got LSSVC"):
         CPathDisplay.from_estimator(LSSVC().fit(X, y))
-    with pytest.raises(ValueError, match="Cs goes with a model that has C_path"):
+    with pytest.raises(ValueError, match="Cs can be given only for a model with C_path"):
         CPathDisplay.from_estimator(search(), [1.0])
     with pytest.raises(ValueError, match=r"must be over C, once; its parameters are \['gamma'\]"):
         CPathDisplay.from_estimator(GridSearchCV(LSSVC(), {"gamma": [0.1, 1.0]}, cv=2).fit(X, y))

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import squaresvm
-from squaresvm import LSSVC, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Window
+from squaresvm import LSSVC, RLSSVC, LagrangianSVC, OneVsOne, ProximalSVC, RelaxedLSSVC, Window
 from support import referee
 
 TOL = 1e-6
@@ -181,3 +181,17 @@ class TestSmallerFaults:
             except ValueError:
                 continue
         assert silent == []
+
+
+def test_a_receipt_of_pairs_speaks_of_those_that_did_not_change_too():
+    """A class leaves, the pairs of the others stay as they are, and so does what is wrong with them."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(45, 3)) + 1e6
+    y = np.arange(45) % 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = OneVsOne(LSSVC(C=100.0, kernel="linear")).fit(X, y)
+        receipt = model.forget(np.flatnonzero(y == 2).tolist())
+    assert len(model.estimators_) == 1
+    assert receipt.residual == model.certificate_.residual > TOL
+    assert receipt.checked == 30

@@ -112,8 +112,8 @@ def test_bad_places_are_refused_before_any_pass(name, message, tmp_path):
 def test_rows_in_memory_are_not_written(tmp_path):
     for problem in ("two", "regression"):
         model, X, _ = fitted(problem)
-        with pytest.raises(ValueError, match="goes with a source"):
+        with pytest.raises(ValueError, match="only with a source"):
             model.predict(X, out=tmp_path / "said.npy")
-    with pytest.raises(ValueError, match="goes with a source"):
+    with pytest.raises(ValueError, match="only with a source"):
         fitted("two")[0].decision_function(X, out=tmp_path / "said.npy")
     assert os.listdir(tmp_path) == []

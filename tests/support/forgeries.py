@@ -109,7 +109,7 @@ def honest(seed, folder):
     rng = np.random.default_rng(seed)
     cls = _ESTIMATORS[int(rng.integers(len(_ESTIMATORS)))]
     kernel = _KERNELS[int(rng.integers(len(_KERNELS)))]
-    m, classes = int(rng.integers(8, 40)), int(rng.integers(2, 4))
+    m, classes = int(rng.integers(17, 40)), int(rng.integers(2, 4))
     X = rng.normal(size=(2 * m, 3)) * 10.0 ** rng.uniform(-2, 2)
     y = X[:, 0] if cls is LSSVR else np.arange(2 * m) % classes
     weights = rng.uniform(0.1, 2.0, 2 * m) if rng.random() < 0.5 else np.ones(2 * m)

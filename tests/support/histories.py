@@ -208,6 +208,19 @@ class History:
         assert certificate.status in ("converged", "precision"), certificate
 
 
+def begin(name, kernel, kind=None, m=24, **parameters):
+    """Return the history of a fit, weighted, whose classes have rows all over: a group takes none of them."""
+    kind = kind or ("regression" if is_regression(name) else "binary")
+    X, y = data(kind, m, seed=0)
+    if kind != "regression":  # No class may leave with a group.
+        labels = ["yes", "no"] if kind == "binary" else ["low", "mid", "high"]
+        y = np.where(np.arange(m) % 2, y, np.resize(labels, m))
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, m)
+    if kernel != "precomputed":  # Kernel values of such rows are not kept there.
+        weights[[7, 10]] = 0.0
+    return History(estimator(name, kernel, **parameters), kernel, X, y, weights)
+
+
 def pickled(model):
     """Return a model as a pickle, without its receipts: they have times, and hashes under a random key."""
     other = copy.copy(model)

@@ -382,6 +382,8 @@ class _History:
         said = np.asarray(said).reshape(len(subject.y), -1)[p.held]
         off = float(np.abs(said - truth.decision).max()) / truth.scale
         bound = 1e-6 + ROUNDING * truth.rounding
+        if subject.warned and not np.isfinite(bound):
+            return ""  # Beyond what the referee can judge, and the model has said that it is beyond its own.
         return "" if off <= bound else f"decisions off by {off:.1e} from the coefficients"
 
     @staticmethod
@@ -390,6 +392,8 @@ class _History:
         other = resolved(model, subject.class_weight).fit(given, subject.y, sample_weight=subject.weights)
         q = referee.problem_of(other, given, subject.y, subject.weights, class_weight=subject.class_weight)
         theirs = referee.judge(q)
+        if subject.warned and "converged" not in {model.certificate_.status, other.certificate_.status}:
+            return ""  # Nothing is claimed that could be wrong in silence.
         room = 10 * referee.EPS * max(truth.objective, theirs.objective)
         gaps = [np.sqrt(2 * (max(one.gap, 0.0) + room)) for one in (truth, theirs)]
         bound = SLACK * sum(gaps) / np.sqrt(p.costs.astype(float)) + truth.scale * (

@@ -137,6 +137,8 @@ def verdict(entry: Mapping[str, Any]) -> str:
                 f"Of the paper's other methods, by the peers that stand for them: {counted.peers_good} of "
                 f"{counted.peers_judged}."
             )
+    elif entry["tolerance"]:
+        words.append("Not judged: only a full run judges.")
     else:
         words.append("Nothing to judge: times, or a picture.")
     states = [line["status"] for line in entry["rows"]]
@@ -234,7 +236,8 @@ def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     told = set()
     for line in lines:
         reason = line["differs"]
-        if all(verdict["agrees"] for verdict in line["verdicts"].values()):
+        agrees = all(verdict["agrees"] for verdict in line["verdicts"].values())
+        if agrees or line["status"] != "done":  # What did not finish says that instead.
             yield ""
         elif reason in told:
             yield "for the same reason"

@@ -44,6 +44,9 @@ MEASURES = {
     "balance": "|λ'y|",
     "distance": "‖λ - λ of LS-SVM‖",
     "violation": "violation of (14)",
+    "log_C": "log10 of the C found",
+    "log_gamma": "log10 of the gamma found",
+    "ties": "cells of the grid as good",
     "constant": "repeats that predict one class, %",
 }
 #: What a row may vary, and how a plot calls it; anything else is called by its own name.
@@ -151,6 +154,7 @@ _PROTOCOLS: dict[str, set[str]] = {
     "forget": {"repeats", "rows"},
     "points": {"repeats"},
     "sumt": {"repeats"},
+    "grid": {"repeats"},
 }
 #: What a row may say or vary beside the parameters of its method; `repeats` for one that takes long.
 _OPTIONS = {"forget", "rows", "picture", "step", "factor", "repeats"}

@@ -15,12 +15,14 @@ from threadpoolctl import threadpool_info
 
 from squaresvm._version import __version__
 from squaresvm.cli.console import AsJson, BadInputError, Commands, Printer, counted, naming
+from squaresvm.cli.evaluate import evaluate
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.places import check_page_place
 from squaresvm.cli.requests import forget, learn, predict
 from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train
 from squaresvm.cli.verify import receipts, verify
+from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.rows.labels import sign_columns
@@ -68,7 +70,7 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("demo.html"),
     as_json: AsJson = False,
 ) -> None:
-    """Train, judge, forget and prove on a data set that comes with scikit-learn, and write one HTML page."""
+    """Train, evaluate and forget rows on a data set that comes with scikit-learn, and write one HTML page."""
     check_page_place(output)
     printer = Printer(as_json)
     lines: list[str] = []
@@ -93,7 +95,7 @@ def _demonstrate(path: Path, say: Callable[[str], object]) -> None:
         Takes each line of the story.
     """
     from sklearn.datasets import load_breast_cancer
-    from sklearn.metrics import brier_score_loss
+    from sklearn.metrics import brier_score_loss, confusion_matrix
     from sklearn.model_selection import train_test_split
     from sklearn.preprocessing import StandardScaler
 
@@ -114,44 +116,64 @@ def _demonstrate(path: Path, say: Callable[[str], object]) -> None:
     say(f"Fit: {duration(seconds)} with solver {model.solver_!r} ({model.solver_reason_}).")
     say(f"Certificate: {model.certificate_}.")
     accuracy, loo = model.score(X_test, y_test), model.loo_score()
-    say(f"Accuracy: {accuracy:.1%} on {len(y_test)} rows not seen before.")
-    say(f"Exact leave-one-out estimate from the same fit, without any refit: {loo:.1%}.")
+    majority = max(np.mean(y_test == name) for name in model.classes_)
+    error = float(np.sqrt(accuracy * (1.0 - accuracy) / len(y_test)))
+    say(
+        f"Accuracy: {accuracy:.1%} +- {error:.1%} on {len(y_test)} test rows; "
+        f"always predicting the largest class: {majority:.1%}."
+    )
+    say(f"Exact leave-one-out accuracy from the same fit, without a refit: {loo:.1%}.")
     p = model.predict_proba(X_test)[:, 1]
     brier = brier_score_loss(y_test == model.classes_[1], p)
-    say(f"Probabilities: calibrated on the leave-one-out values, Brier score {brier:.3f}.")
+    say(f"Probabilities: calibrated on the leave-one-out values, Brier score {brier:.3f} (0 is best).")
 
     suspects = _suspects(model, y_train)
     withdrawn = [int(name) for name, *_ in suspects[:3]]
-    before = model.certificate_
+    before, shown = model.certificate_, X_train[withdrawn]
+    solver = f"{model.solver_!r}: {model.solver_reason_}"
+    values = model.decision_function(shown)
     receipt = model.forget(withdrawn)
     say(f"Forgetting request for rows {withdrawn}: {receipt}.")
     keep = np.setdiff1d(np.arange(len(y_train)), withdrawn)
     refit = LSSVC(C=10.0, gamma=model.gamma_).fit(X_train[keep], y_train[keep])
     difference = float(np.abs(refit.decision_function(X_test) - model.decision_function(X_test)).max())
-    say(f"Check: a model that never saw them differs by {difference:.1e} in its decision values.")
+    say(f"Check: decision values differ by {difference:.1e} from a model never trained on these rows.")
 
+    counts = confusion_matrix(y_test, model.predict(X_test), labels=model.classes_)
     facts = Facts(
         title="Breast cancer, least squares support vector classifier",
         summary=f"{len(y_train)} rows, {X.shape[1]} columns, C = 10, gamma = {model.gamma_:.4g}. "
-        f"Solver {model.solver_!r}: {model.solver_reason_}.",
+        f"Solver {solver}.",
         figures=[
-            (f"{accuracy:.1%}", f"accuracy on {len(y_test)} rows not seen before"),
-            (f"{loo:.1%}", "exact leave-one-out estimate, without a refit"),
+            (f"{accuracy:.1%}", f"accuracy on {len(y_test)} test rows, standard error {error:.1%}"),
+            (f"{majority:.1%}", "share of the largest class: the accuracy of always predicting it"),
+            (f"{loo:.1%}", "exact leave-one-out accuracy of the training rows, without a refit"),
             (f"{before.residual:.0e}", f"residual of the certificate: {before.status.value}"),
-            (f"{brier:.3f}", "Brier score of the probabilities"),
+            (f"{brier:.3f}", "Brier score of the probabilities; 0 is best"),
+        ],
+        pictures=[
+            charts.class_shares(
+                model.classes_.tolist(), [int(np.sum(y_train == name)) for name in model.classes_]
+            ),
+            charts.confusion(model.classes_.tolist(), counts, "Rows of the test set."),
+            charts.before_after(
+                list(zip(withdrawn, values.tolist(), model.decision_function(shown).tolist(), strict=True)),
+                "Decision values of the three forgotten rows, by the model that was trained on them and by "
+                f"the model that has forgotten them. Below zero the model predicts {model.classes_[0]}.",
+            ),
         ],
         calibration=groups(p, y_test == model.classes_[1]),
         tables=[
             (
                 "Rows that look mislabelled",
-                "Left out of the fit, the model decides against their label by the widest margin.",
-                ("id", "label", "decision without the row"),
+                "The model without the row predicts the other class; the largest difference comes first.",
+                ("id", "label", "decision value without the row"),
                 [(name, label, f"{value:+.2f}") for name, label, value in suspects],
             ),
             (
-                "Forgotten",
-                "The model equals one that was never shown these rows. No list of their ids is kept.",
-                ("rows", "remaining", "ms", "residual", "difference to a refit"),
+                "Forgetting request",
+                "The model now equals one that was never trained on these rows. Their ids are not stored.",
+                ("rows forgotten", "rows remaining", "ms", "residual", "largest difference to a refit"),
                 [
                     (
                         len(receipt.ids),
@@ -260,7 +282,7 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, learn, forget, inspect, verify, receipts, serve, bench, demo):
+for command in (train, predict, evaluate, learn, forget, inspect, verify, receipts, serve, bench, demo):
     app.command()(command)
 
 

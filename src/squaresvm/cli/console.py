@@ -136,7 +136,9 @@ def certificate_line(model: Any) -> str:
     """Return the certificate of a model in words; of several classes, the one that the residual is of."""
     certificate = model.certificate_
     label = _worst_class(model)
-    return str(certificate) if label is None else f"{certificate} (residual: class {label!r}; others: sums)"
+    if label is None:
+        return str(certificate)
+    return f"{certificate} (sums over classes; residual of the worst, {label!r})"
 
 
 def certificate_facts(model: Any) -> dict[str, Any]:

@@ -29,6 +29,8 @@ __all__ = [
     "ModelPath",
     "Queries",
     "as_integer",
+    "ids_of",
+    "labelled_rows",
     "new_rows",
     "open_model",
     "query_rows",
@@ -187,6 +189,36 @@ def query_rows(path: Path, model: Any, *, encoding: str | None = None) -> Querie
     # The columns have been put in order by their names: rows without names are right from here on.
     model.__dict__.pop("feature_names_in_", None)
     return Queries(model, preparation.rows(table), table, notes)
+
+
+def labelled_rows(
+    path: Path, model: Any, *, label: str | None = None, encoding: str | None = None
+) -> tuple[Queries, np.ndarray[Any, Any]]:
+    """Return the rows of a file with their labels, to judge a model by; rows left out are noted."""
+    table = _read_for(path, model, encoding)
+    preparation = _preparation_for(table, model)
+    regression = not hasattr(model, "classes_")
+    if isinstance(table, SparseRows):
+        found = query_rows(path, model, encoding=encoding)
+        return found, table.y.astype(np.float64) if regression else _like_classes(table.y, model, path)
+    assert preparation is not None
+    name, notes = label or preparation.label or "label", list[str]()
+    table = _without(table, table.column(name, "label column").missing, "without a label", notes)
+    if preparation.missing == "drop":
+        table = _without(table, ~preparation.complete(table), "with a missing value", notes)
+    y = _values(table, name) if regression else _labels(table, name, model.classes_.dtype.kind)
+    model.__dict__.pop("feature_names_in_", None)
+    return Queries(model, preparation.rows(table), table, notes), y
+
+
+def ids_of(table: Table | SparseRows, model: Any) -> list[str]:
+    """Return a name for each row of a file: its id where it has the column, else its line."""
+    if isinstance(table, SparseRows):
+        return [str(row) for row in range(table.X.shape[0])]
+    preparation = Record.of(model).preparation
+    if preparation is not None and preparation.id in table.columns:
+        return table.columns[str(preparation.id)].texts()
+    return [str(line) for line in table.lines]
 
 
 def _read_for(path: Path, model: Any, encoding: str | None) -> Table | SparseRows:

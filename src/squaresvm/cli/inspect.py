@@ -26,8 +26,10 @@ from squaresvm.cli.console import (
 from squaresvm.cli.inputs import ModelPath, open_model
 from squaresvm.cli.places import check_page_place
 from squaresvm.files import Record
+from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import Report, examine
+from squaresvm.readers.features import Feature, Number
 
 __all__ = ["inspect"]
 
@@ -39,9 +41,12 @@ _ACTIONS = {
 }
 
 
+#: Columns that a page names at most.
+_MOST_COLUMNS = 40
+_LEFT_OUT = "Each row is predicted by the model without that row."
 _WHICH_ROWS = (
-    "Each row by the model without it, grouped by the probability that it gave (of several classes: to the "
-    "one it predicted). On the line, what was promised is what happened."
+    f"{_LEFT_OUT} Rows are in groups of about equal size by their predicted probability (of several classes: "
+    "that of the predicted one); on the dashed line both are equal."
 )
 
 
@@ -54,10 +59,10 @@ def inspect(
     rows: Annotated[int, typer.Option(min=1, help="Rows to name at most.")] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a model is, how good it is and how we know, which rows stand out, and what became of it.
+    """Describe a model: accuracy, certificate, calibration, influential and suspicious rows, history.
 
     Everything is computed from the rows in the file: the certificate, the exact leave-one-out score (for the
-    squared hinge with more than 400 support rows: of a fixed active set), the quality of the probabilities.
+    squared hinge with more than 400 support vectors: of a fixed active set), and the calibration.
     """
     printer = Printer(as_json)
     if html is not None:
@@ -92,7 +97,7 @@ def _what(model: Any) -> list[tuple[str, str]]:
     found = [
         ("model", f"{type(model).__name__}, {state.settings.loss}, {state.settings.bias}"),
         ("kernel", f"{model.kernel}, {numbers}"),
-        ("rows", f"{model.ids_.size}, of which {model.support_.size} support the decision"),
+        ("rows", f"{model.ids_.size}, of which {model.support_.size} are support vectors"),
         ("columns", _columns(model)),
     ]
     if state.classes is not None:
@@ -145,22 +150,24 @@ def _grid(table: TableOfRows) -> Grid:
 
 def _tables(model: Any, report: Report) -> list[TableOfRows]:
     tables = []
-    value = "lead of the label" if hasattr(model, "classes_") else "value less expected"
+    value = "margin" if hasattr(model, "classes_") else "residual"
     if report.influential:
         tables.append(
             TableOfRows(
-                "Rows that matter most",
-                "Without the row, the decision at its own place changes by so much.",
-                ("id", "label", "without the row", "change"),
+                "Rows with the largest influence",
+                "Change in this row's output if the row is removed.",
+                ("id", "label", "predicted without the row", "change"),
                 [(row.id, row.label, row.expected, f"{row.value:.3f}") for row in report.influential],
             )
         )
     if report.suspects:
         tables.append(
             TableOfRows(
-                "Rows that look mislabelled" if hasattr(model, "classes_") else "Rows that fit least",
-                "What the model says when the row is left out, farthest from its label first.",
-                ("id", "label", "without the row", value),
+                "Rows that look mislabelled"
+                if hasattr(model, "classes_")
+                else "Rows with the largest residuals",
+                "The model without the row predicts something else; the largest difference comes first.",
+                ("id", "label", "predicted without the row", value),
                 [(row.id, row.label, row.expected, f"{row.value:+.3f}") for row in report.suspects],
             )
         )
@@ -175,8 +182,8 @@ def _tables(model: Any, report: Report) -> list[TableOfRows]:
     tables.append(
         TableOfRows(
             "History",
-            "Requests by count and time (UTC). Ids of forgotten rows are not kept, nor are lines whose rows "
-            "are all gone.",
+            "Requests with their number of rows and time (UTC). Ids of forgotten rows are not stored, and "
+            "entries whose rows have all been forgotten are removed.",
             ("time", "request", "still held"),
             lines,
         )
@@ -190,31 +197,75 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
     if report.score is not None:
         score = f"{report.score:.1%}" if hasattr(model, "classes_") else f"{report.score:.3f}"
         figures.append((score, _score_name(report, model)))
+        figures.append(_baseline(report))
     figures.append(
         (f"{certificate.residual:.0e}", f"residual of the certificate: {certificate.status.value}")
     )
     if report.brier is not None:
-        figures.append((f"{report.brier:.3f}", "Brier score of the probabilities, rows left out"))
+        figures.append((f"{report.brier:.3f}", "Brier score of the leave-one-out probabilities; 0 is best"))
     proof = [
         ("status", f"{certificate.status.value}: {certificate.status.advice}"),
         ("residual", f"{certificate.residual:.2e}, bounded by tol = {model.tol:g}"),
-        ("duality gap", f"{certificate.gap:.2e}: no model has a lower objective by more than that"),
+        ("duality gap", f"{certificate._shown_gap}: no model has an objective that is lower by more"),
         ("objective", f"{certificate.objective:.8g}"),
     ]
     what = TableOfRows("What the model is", "", ("", ""), _what(model))
     shown = TableOfRows(
-        "Certificate", "Computed from the rows and the answer, never by the solver.", ("", ""), proof
+        "Certificate", "Computed from the rows and the model, never by the solver.", ("", ""), proof
     )
     return Facts(
         title=path.name,
         summary=f"{type(model).__name__} with {model.kernel} kernel, {counted(model.ids_.size, 'row')}.",
         figures=figures,
         about=what,
-        tables=[shown, *_tables(model, report)],
+        tables=[shown, *_column_table(model), *_tables(model, report)],
         calibration=report.shares,
         calibration_text=_WHICH_ROWS,
         margins=report.margins if hasattr(model, "classes_") else None,
+        pictures=_pictures(model, report),
     )
+
+
+def _column_table(model: Any) -> list[TableOfRows]:
+    """Return what each column of the table was taken for, where the model was trained on one."""
+    preparation = Record.of(model).preparation
+    if preparation is None:
+        return []
+    lines = [_column_line(feature) for feature in preparation.features]
+    heading, more = "Columns", f" {len(lines) - _MOST_COLUMNS} more are not shown."
+    text = "How each column of the table enters the model." + (more if len(lines) > _MOST_COLUMNS else "")
+    return [TableOfRows(heading, text, ("column", "taken for", "values"), lines[:_MOST_COLUMNS])]
+
+
+def _column_line(feature: Feature) -> tuple[str, str, str]:
+    if isinstance(feature, Number) and feature.notation.date:
+        mean = np.datetime64(round(feature.centre), "D")
+        return feature.name, "date", f"mean {mean}, standard deviation {feature.scale:.4g} days"
+    if isinstance(feature, Number):
+        return feature.name, "number", f"mean {feature.centre:.4g}, scale {feature.scale:.4g}"
+    shown = ", ".join(feature.levels[:6]) + (", ..." if len(feature.levels) > 6 else "")
+    return feature.name, "category", f"{counted(len(feature.levels), 'level')}: {shown}"
+
+
+def _baseline(report: Report) -> tuple[str, str]:
+    """Return what guessing would give, and where classes allow it, how certain the score is."""
+    if report.error is None:
+        return f"{report.baseline:.0f}", "R2 of always predicting the mean"
+    return (
+        f"{report.baseline:.1%}",
+        f"share of the largest class; standard error of the accuracy {report.error:.1%}",
+    )
+
+
+def _pictures(model: Any, report: Report) -> list[str]:
+    """Return class shares and confusion matrix, or predicted against actual values."""
+    if report.predictions is not None:
+        return [charts.predictions(*report.predictions, _LEFT_OUT)]
+    if report.counts is None:
+        return []
+    names = [str(label) for label in model.classes_.tolist()]
+    shares = charts.class_shares(names, report.counts.sum(axis=1).tolist())
+    return [shares, charts.confusion(names, report.counts, _LEFT_OUT)]
 
 
 def _facts(model: Any, report: Report, path: Path, html: Path | None) -> dict[str, Any]:

@@ -128,8 +128,8 @@ def check_table_options(options: TableOptions) -> None:
     if options.decimal not in (None, ".", ","):
         raise BadInputError(f"--decimal must be . or a comma; got {options.decimal!r}")
     mark = options.thousands
-    if mark is not None and (len(mark) != 1 or mark.isalnum() or mark in "+-"):
-        raise BadInputError(f"--thousands must be one character, such as a comma; got {mark!r}")
+    if mark is not None and (len(mark) != 1 or mark not in ",.' "):
+        raise BadInputError(f"--thousands must be a comma, a point, a blank or an apostrophe; got {mark!r}")
     if mark is not None and mark == options.decimal:
         raise BadInputError(f"--decimal and --thousands must differ; got {mark!r} for both")
     kinds = {"--drop": options.drop, "--category": options.categories, "--number": options.numbers}

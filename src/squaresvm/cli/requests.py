@@ -23,7 +23,7 @@ from squaresvm.cli.console import (
     counted,
     printable,
 )
-from squaresvm.cli.inputs import ModelPath, as_integer, new_rows, open_model, query_rows
+from squaresvm.cli.inputs import ModelPath, as_integer, ids_of, new_rows, open_model, query_rows
 from squaresvm.cli.options import Encoding, SkipUnlabelled
 from squaresvm.cli.places import Force, check_result_place, is_standard_output
 from squaresvm.cli.train import DATA_HELP
@@ -50,6 +50,16 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add calibrated probabilities, one column a class, as CSV.")
     ] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Add the id of each row, or its line, as CSV.")] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=0.99,
+            help="Add an interval of this coverage to each value, as CSV.",
+            show_default="none",
+        ),
+    ] = None,
     encoding: Encoding = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -63,6 +73,8 @@ def predict(
     model = open_model(model_path, needs_rows=False)
     if proba and not hasattr(model, "predict_proba"):
         raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no probabilities")
+    if interval is not None and not hasattr(model, "predict_interval"):
+        raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no intervals")
     with printer.working(f"Reading {data}"):
         asked = query_rows(data, model, encoding=encoding)
     model, X, notes = asked.model, asked.X, asked.notes
@@ -74,31 +86,45 @@ def predict(
         with printer.working(f"Predicting {X.shape[0]} rows"):
             labels = model.predict(X)
             probabilities = model.predict_proba(X) if proba else None
+            ends = None if interval is None else model.predict_interval(X, interval)
     except ValueError as error:
         raise BadInputError(f"{data}: {error}") from None
     facts: dict[str, Any] = {"model": str(model_path), "rows": int(X.shape[0]), "predictions": labels}
     if probabilities is not None:
         facts |= {"classes": model.classes_, "probabilities": probabilities}
+    if ends is not None:
+        facts["intervals"] = ends
+    if ids:
+        facts["ids"] = ids_of(asked.table, model)
     if output is not None:
         with printer.writing(output), replacing(output) as file:
-            file.write(_text(labels, probabilities, model).encode("utf-8"))
+            file.write(_text(facts).encode("utf-8"))
         facts["output"] = str(output)
         printer.say(f"{X.shape[0]} predictions: {output}")
     elif not as_json:
-        text = _text(labels, probabilities, model)
+        text = _text(facts)
         printer.data(_for_terminals(text) if sys.stdout is not None and sys.stdout.isatty() else text)
     printer.result(facts)
 
 
-def _text(labels: Any, probabilities: Any, model: Any) -> str:
-    """Return a label a line; with probabilities, CSV with a line of names."""
-    if probabilities is None:
-        return "".join(f"{label}\n" for label in labels.tolist())
+def _text(facts: dict[str, Any]) -> str:
+    """Return a label a line; with anything beside it, CSV with a line of names."""
+    labels = facts["predictions"].tolist()
+    columns: dict[str, list[Any]] = {"id": facts["ids"]} if "ids" in facts else {}
+    columns["label" if "intervals" not in facts else "value"] = labels
+    if "probabilities" in facts:
+        parts = facts["probabilities"].T.tolist()
+        names = [f"p({label})" for label in facts["classes"].tolist()]
+        columns |= {name: [f"{p:.6g}" for p in part] for name, part in zip(names, parts, strict=True)}
+    if "intervals" in facts:
+        low, high = facts["intervals"].T.tolist()
+        columns |= {"low": low, "high": high}
+    if len(columns) == 1:
+        return "".join(f"{label}\n" for label in labels)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["label", *(f"p({label})" for label in model.classes_.tolist())])
-    for label, row in zip(labels.tolist(), probabilities.tolist(), strict=True):
-        writer.writerow([label, *(f"{value:.6g}" for value in row)])
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
     return out.getvalue()
 
 

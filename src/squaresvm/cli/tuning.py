@@ -52,7 +52,7 @@ class Tuning:
         chosen = ", ".join(f"{name} = {value:.6g}" for name, value in self.best.items())
         lines = [
             f"Tuned: {chosen}, with the largest leave-one-out {self.score_name} of {self.cells} tried, "
-            f"{self.score:.4f}; being the largest of many, it flatters."
+            f"{self.score:.4f}; as the best of many it is optimistic."
         ]
         if self.widened:
             lines.append("The best was at the edge of the grid, which was made wider.")

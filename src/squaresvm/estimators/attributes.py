@@ -66,7 +66,7 @@ class FittedAttributes:
 
     @property
     def dual_coef_(self) -> FloatArray:
-        """Signed multipliers of the support rows, of shape (1 or n_classes, n_support)."""
+        """Signed multipliers of the support vectors, of shape (1 or n_classes, n_support)."""
         return _read_only(self._fitted("dual_coef_").attribute("dual_coef"))
 
     @property

@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.requests import Updating
+from squaresvm.estimators.conformal import PredictingSets
 from squaresvm.estimators.waiting import WaitingRows
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import KernelFunction
@@ -33,7 +33,7 @@ from squaresvm.typing import FloatArray
 __all__ = ["SquareSVMClassifier"]
 
 
-class SquareSVMClassifier(ClassifierMixin, Updating):
+class SquareSVMClassifier(ClassifierMixin, PredictingSets):
     """Base of all classifiers; see :class:`squaresvm.LSSVC`."""
 
     #: Rows of a single class that `partial_fit` keeps until another comes.
@@ -295,9 +295,9 @@ class SquareSVMClassifier(ClassifierMixin, Updating):
         Parameters
         ----------
         fixed_set : bool, default=False
-            For the squared hinge, whether to take the support rows as given in place of solving again: at
-            the cost of one factorisation, and exact only where they stay the same without the row, which
-            they mostly do not. Good enough for calibration. The squared loss is exact either way.
+            For the squared hinge, whether to hold the set of support vectors fixed in place of solving again:
+            at the cost of one factorisation, and exact only where the set stays the same without the row,
+            which it mostly does not. Good enough for calibration. The squared loss is exact either way.
         groups : array-like of shape (m,), optional
             The group of each row: rows leave with their group, as in `cross_decision_function`.
 

@@ -70,7 +70,7 @@ class LSSVC(Reweighting, SquareSVMClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
     support_ : ndarray of shape (n_support,)
-        Positions of the support rows among the rows held.
+        Positions of the support vectors among the rows held.
     support_vectors_ : array or CSR matrix of shape (n_support, n_features)
     dual_coef_ : ndarray of shape (1 or n_classes, n_support)
         Signed multipliers beta: f(x) = sum_i beta_i k(x_i, x) + b.

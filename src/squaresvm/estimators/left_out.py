@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import is_classifier
+from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.judging.folds import Folds
 from squaresvm.judging.leave_one_out import Cost
 from squaresvm.judging.left_out import LeftOut
+from squaresvm.judging.scores import Judge, check_scoring
 from squaresvm.models.model import Known
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
+from squaresvm.rows import canonical_csr
+from squaresvm.rows.labels import same_kind
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["LeavingOut", "probes_of", "values_without"]
@@ -78,6 +83,68 @@ class LeavingOut(SquareSVM):
             if found is not None:
                 values[rows] = found
         return state, values
+
+    def influence(
+        self, X: Any, y: Any, scoring: Any = None, groups: npt.ArrayLike | None = None
+    ) -> FloatArray:
+        """Return by how much the score on given rows changes when each training row leaves, or each group.
+
+        Exact: the score of the model that `forget` would leave, less that of this model. Rows with large
+        values hurt: without them the model is better on (X, y). The squared loss needs no refit; the squared
+        hinge a warm re-solve for each support row.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (rows, n)
+            With a precomputed kernel, kernel values with the rows held, in the order of ``ids_``.
+        y : array-like of shape (rows,)
+        scoring : str or callable, optional
+            Any scorer of scikit-learn that judges labels, decision values or predicted values; larger is
+            better. By default the accuracy, or the coefficient of determination. Scorers such as
+            ``'neg_mean_squared_error'`` or ``'roc_auc'`` tell single rows apart where the accuracy does not.
+        groups : array-like of shape (m,), optional
+            The group of each row held: rows leave with their group.
+
+        Returns
+        -------
+        ndarray of shape (m,) or (n_groups,)
+            In the order of ``ids_``, or of the sorted groups. A row of weight zero changes nothing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from squaresvm import LSSVR
+        >>> X = np.linspace(0, 6, 40)[:, None]
+        >>> y = np.sin(X).ravel()
+        >>> y[7] += 2.0
+        >>> model = LSSVR(C=10.0, gamma=1.0).fit(X, y)
+        >>> clean = np.linspace(0.1, 5.9, 50)[:, None]
+        >>> int(model.influence(clean, np.sin(clean).ravel()).argmax())
+        7
+        """
+        scorer = check_scoring(scoring)
+        with REQUESTS:
+            state, folds = self._folds(None, groups)
+            rows, truth = self._check_new_rows_to_judge(state, X, y)
+            ones = np.ones(truth.shape[0])
+            judge = Judge(scorer, rows, truth, state.classes, ones, ones)
+            at = state.left_out().at(probes_of(state, rows))
+            whole = judge(state.decision(rows))
+            inner = folds.within(state.held, state.rows.count)
+            return np.array([judge(at(left)) - whole if left.size else 0.0 for left in inner])
+
+    def _check_new_rows_to_judge(self, state: State, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
+        """Return rows and their true targets; a ValueError where these are not of the model's kind."""
+        X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules())
+        truth = np.asarray(self._check_targets(y))
+        if state.classes is not None:
+            truth = same_kind(truth, state.classes)
+            strange = truth[~np.isin(truth, state.classes)]
+            if strange.size:
+                raise ValueError(f"y holds {strange.tolist()[0]!r}, which is no class of the model")
+        elif truth.shape[1:] != state.rows.y.shape[1:]:
+            raise ValueError(f"the model has targets of shape {state.rows.y.shape}; got {truth.shape}")
+        return state.like_held(canonical_csr(X)), truth
 
     def _folds(self, cv: Any, groups: Any) -> tuple[State, Folds]:
         state = self._holding("cross-validation")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,19 +14,17 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.left_out import probes_of
-from squaresvm.estimators.requests import Reweighting, Updating
-from squaresvm.judging.calibration import jackknife_plus
-from squaresvm.judging.left_out import reach
+from squaresvm.estimators.conformal import PredictingIntervals
+from squaresvm.estimators.gaussian import Gaussian
+from squaresvm.estimators.requests import Reweighting
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Model
 from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
-from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Rows
-from squaresvm.runtime.resources import row_blocks
+from squaresvm.runtime.arguments import check_flag
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray, Matrix
@@ -35,7 +32,7 @@ from squaresvm.typing import FloatArray, Matrix
 __all__ = ["LSSVR"]
 
 
-class LSSVR(RegressorMixin, Reweighting, Updating):
+class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
     r"""Least squares support vector regression: kernel ridge regression with a free bias.
 
     .. math::
@@ -165,12 +162,18 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         tags.target_tags.multi_output = True
         return tags
 
-    def predict(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
-        """Return the value at each row.
+    def predict(self, X: Any, return_std: bool = False, *, out: str | os.PathLike[str] | None = None) -> Any:
+        """Return the value at each row, and its standard deviation if asked for.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (rows, n), or source
+        return_std : bool, default=False
+            Whether to return the standard deviation of f too, with the kernel as the covariance of f and 1/C
+            as the variance of the noise, which it does not include: that of
+            ``GaussianProcessRegressor(kernel, alpha=1/C)``, with a flat prior of the bias unless
+            ``fit_intercept=False``. It says where rows are missing; for intervals that hold whatever the
+            noise is, see `predict_interval`.
         out : path, optional
             With a source, a file to write to, block by block: ``.npy`` or ``.parquet``. It is there when all
             is written, or not at all.
@@ -180,15 +183,24 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         -------
         ndarray of shape (rows,) or (rows, k)
             Of a source, an iterator of such arrays, one a block; the path, where `out` was given.
+        std : ndarray of the same shape
+            Where `return_std`.
         """
         state = self._current()
+        check_flag("return_std", return_std)
+        if return_std and (is_source(X) or out is not None):
+            raise ValueError("return_std is for rows in memory: give blocks of a source one by one")
         if is_source(X):
             names = tuple(f"prediction_{j}" for j in range(state.solution.bias.size))
             return self._said(
                 X, DecideOn(Decider.of(state)), out, names if len(names) > 1 else ("prediction",)
             )
         refuse_out(out)
-        return _shaped(state, self._decision(state, X))
+        values = _shaped(state, self._decision(state, X))
+        if not return_std:
+            return values
+        std = self._deviations(X)
+        return values, np.array(np.broadcast_to(std if values.ndim == 1 else std[:, None], values.shape))
 
     def score(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the coefficient of determination; of several targets the mean.
@@ -212,59 +224,6 @@ class LSSVR(RegressorMixin, Reweighting, Updating):
         alike = np.where(error == 0.0, 1.0, 0.0)  # Values that do not vary.
         scores = 1.0 - np.divide(error, spread, out=1.0 - alike, where=spread > 0.0)
         return float(scores.mean())
-
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> FloatArray:
-        """Return an interval for the value at each row, from the models without each training row in turn.
-
-        The jackknife+ of Barber, Candes, Ramdas and Tibshirani (2021), from exact leave-one-out models and
-        without a refit: from a low quantile of f^(-i)(x) - abs(R_i) to a high one of f^(-i)(x) + abs(R_i),
-        with R_i the leave-one-out residual of row i.
-
-        Promised: if the training rows, of equal weights, and the new one are exchangeable, and C and gamma
-        were not taken from these rows, the interval holds the new value with probability at least
-        2 coverage - 1, whatever the noise and however bad the model. As a rule it is close to `coverage`. Not
-        promised: coverage at each single x (widths hardly vary with x, so where the noise is larger, fewer
-        are covered); coverage after the rows have drifted; the bound itself where weights differ, or where
-        ``'scale'`` or a search took C and gamma from the same rows.
-
-        Parameters
-        ----------
-        X : array-like, data frame or sparse matrix of shape (rows, n)
-            With a precomputed kernel, kernel values with the rows held, in the order of ``ids_``.
-        coverage : float, default=0.9
-            Between 0 and 1. Where it is above m / (m + 1) for m rows, the intervals are infinite: so few rows
-            cannot say. Rows count in the quantiles by their sample weights.
-
-        Returns
-        -------
-        ndarray of shape (rows, 2), or (rows, k, 2) for several targets
-            Lower and upper ends, of each target by itself.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from squaresvm import LSSVR
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(0, 6, size=(200, 1))
-        >>> y = np.sin(X).ravel() + rng.uniform(-0.5, 0.5, size=200)
-        >>> low, high = LSSVR(gamma=1.0).fit(X, y).predict_interval([[1.5]], coverage=0.8)[0]
-        >>> bool(0.8 < high - low < 1.0)
-        True
-        """
-        if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage must be a number between 0 and 1, exclusive; got {coverage!r}")
-        with REQUESTS:
-            state = self._holding("predict_interval")
-            centre = self._decision(state, X)
-            probes = self._checked_queries(X)
-            residuals = state.problem.targets - state.leave_one_out()
-            weights = state.rows.weights[state.held]
-            ends = np.empty((*centre.shape, 2))
-            for part in row_blocks(centre.shape[0], state.held.size):
-                reached = reach(*state.judged, probes_of(state, probes[part]))
-                for j, column in enumerate(residuals.T):
-                    ends[part, j] = jackknife_plus(centre[part, j], reached, column, weights, float(coverage))
-        return ends[:, 0] if state.is_flat else ends
 
     def partial_fit(
         self,

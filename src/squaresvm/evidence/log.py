@@ -7,6 +7,7 @@ costs as much as the model is large, once for all requests since the last time: 
 from __future__ import annotations
 
 import base64
+import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import numpy as np
 
 from squaresvm.evidence.hashes import KEY_BYTES, Lanes, digest_of, lanes_of, no_lanes
 from squaresvm.evidence.receipt import Receipt
+from squaresvm.evidence.signatures import signed
 
 __all__ = ["Entry", "Facts", "Log", "now"]
 
@@ -147,6 +149,11 @@ class Log:
     def receipts(self) -> tuple[Receipt, ...]:
         """Return the receipts, oldest first."""
         return tuple(entry.receipt for entry in self.entries[: self.count])
+
+    def signed(self, path: str | os.PathLike[str]) -> Log:
+        """Return the log with all receipts, which are sealed, signed by the private key in a file."""
+        entries = [Entry(receipt) for receipt in signed(self.receipts(), path)]
+        return Log(self.key, entries, self.count, self.lanes)
 
     def to_json(self) -> dict[str, Any]:
         """Return a sealed log as JSON."""

@@ -71,7 +71,7 @@ class Receipt:
     kept : tuple of str
         What the model still has of rows that left, in words.
     digest : str
-        Of the set of rows held, whatever their order: see :mod:`squaresvm.evidence.hashes`.
+        Of the set of rows held, whatever their order: see ``squaresvm.evidence.hashes``.
     commitment : str
         Root of a tree over the rows held, by which absence is proved.
     model : str

@@ -278,6 +278,11 @@ class MomentsFactor:
         pull = 0.0 if self.bias.is_absent else self.bias.penalty * b**2
         return np.asarray(0.5 * (np.square(w).sum(axis=0) + pull + loss))
 
+    def log_determinant(self) -> float:
+        """Return the logarithm of the determinant of the Hessian in (w, b)."""
+        total = 2.0 * float(np.log(np.diagonal(self._factor)).sum())
+        return total + float(np.log(self._total)) if self._has_bias else total
+
     def leverage(self, Z: Matrix) -> FloatArray:
         """Return (z_i, 1)' inv(Hessian) (z_i, 1) of each row of Z."""
         m, n = Z.shape

@@ -46,7 +46,8 @@ there where class weights have moved the decision.
 What some kinds of models have beside this, or in place of it:
 
 - `LSSVCCV` and `LSSVRCV` have ``search``: ``cells`` (C and gamma), ``scores``, ``seconds`` and ``rounds`` of
-  what was tried; null after a row was forgotten.
+  what was tried, ``exact``, whether the score is that of the exact model, and ``sampled``, whether it is of
+  some of the rows only; null after a row was forgotten.
 - A model fitted from a stream has no rows, labels and ids but ``stream``: how many ``rows`` there were, the
   ``certificate`` that they gave, and where the model keeps sums the ``total`` of ``mean, scatter, target,
   response, spread`` and ``digits_lost``, by what factor subtraction has raised their relative error; beside
@@ -110,7 +111,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
     ----------
     model : estimator, OneVsOne, Window or Nystrom
         Fitted, from rows or from a stream. Its kernel must have a name or be precomputed; ids must be numbers
-        or strings. The landmarks of a `Nystrom` are rows of its fit: to be rid of one, fit it anew.
+        or strings. The landmarks of a `Nystrom` are rows of its fit: its `forget` drops them.
     path : path-like
     factor : bool, default=False
         Whether to store the Cholesky factor of kernel models with squared loss: m^2 / 2 numbers more, and the

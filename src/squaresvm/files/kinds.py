@@ -53,7 +53,7 @@ from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.streamed import StreamedState
 from squaresvm.rows import Ids, Rows
 from squaresvm.search.estimators import LooSearch
-from squaresvm.search.grid import SearchResults
+from squaresvm.search.results import SearchResults
 from squaresvm.typing import IntArray, Matrix
 
 __all__ = [
@@ -355,6 +355,8 @@ def encode_search(model: Updating) -> dict[str, Any]:
             "scores": [score if math.isfinite(score) else str(score) for score in found.scores],
             "seconds": list(found.seconds),
             "rounds": [int(number) for number in found.rounds],
+            "exact": list(found.exact),
+            "sampled": found.sampled,
         }
     }
 
@@ -371,16 +373,23 @@ def decode_search(model: Updating, header: dict[str, Any], settings: Settings) -
 
 def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResults:
     lists = [described[name] for name in ("cells", "scores", "seconds", "rounds")]
+    # Files of the first versions name no inexact cells: there were none.
+    lists.append(described.get("exact", [True] * len(described["cells"])))
     if not all(isinstance(some, list) and len(some) == len(lists[0]) for some in lists):
         raise ValueError("the results of its search do not fit together")
-    cells, scores, seconds, rounds = lists
+    cells, scores, seconds, rounds, exact = lists
+    sampled = described.get("sampled", False)
     if not all(type(value) is int and value >= 0 for value in rounds):
         raise ValueError("the rounds of its search are impossible")
+    if not all(type(value) is bool for value in (*exact, sampled)):
+        raise ValueError("which cells of its search are exact is not said")
     found = SearchResults(
         [_cell(cell, has_gamma) for cell in cells],
         [_score(score) for score in scores],
         [number(value, "a time of its search") for value in seconds],
         rounds,
+        exact,
+        sampled,
     )
     if all(math.isnan(score) for score in found.scores):
         raise ValueError("its search has found nothing")

@@ -1,4 +1,4 @@
-"""Probabilities and intervals from leave-one-out values: no refit, no rows held back.
+"""Probabilities from leave-one-out values: no refit, no rows held back.
 
 The value that counts for class k is its lead over the best of the others, g_k = f_k - max_{j != k} f_j
 (for two classes g = f and -f): positive for the class that is predicted, negative for the others. A map
@@ -16,15 +16,6 @@ data as they come. So where they differ, the map has an offset as well,
 
 also of maximal likelihood, by the rows as they come: the mean of p_k is then the share of class k, and the
 predicted class need not be the likeliest.
-
-Intervals are those of the jackknife+ of Barber et al. (2021), from the models without each row in turn.
-With R_i the leave-one-out residual of row i and f^(-i) the model without it, the interval at x reaches from
-a low quantile of f^(-i)(x) - |R_i| to a high one of f^(-i)(x) + |R_i|. All those models follow from one
-factor:
-
-    f^(-i)(x) = f(x) - R_i g_i(x),    g(x) = N (k(x, X), 1)                                              (2)
-
-with N the inverse of the bordered matrix of the fit; g_i = C_i (z_i, 1)'inv(Hessian)(x, 1) in w.
 """
 
 from __future__ import annotations
@@ -37,7 +28,7 @@ from scipy.special import expit, log_expit
 
 from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["Calibration", "jackknife_plus"]
+__all__ = ["Calibration", "lead"]
 
 #: Range of log10 of the slopes, in units of one over the typical lead.
 _SLOPES = (-3.0, 3.0)
@@ -203,43 +194,3 @@ def _balanced(
         calibration = replace(calibration, offset=moved)
     assert calibration.offset is not None
     return calibration.offset
-
-
-def jackknife_plus(
-    centre: FloatArray, influences: FloatArray, residuals: FloatArray, weights: FloatArray, coverage: float
-) -> FloatArray:
-    """Return lower and upper ends, of shape (rows, 2).
-
-    Parameters
-    ----------
-    centre : ndarray of shape (rows,)
-        f at the rows.
-    influences : ndarray of shape (m, rows)
-    residuals : ndarray of shape (m,)
-        Leave-one-out residuals.
-    weights : ndarray of shape (m,)
-        How much each row counts in the quantiles.
-    coverage : float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from squaresvm.judging.calibration import jackknife_plus
-    >>> residuals = np.array([-1.0, 2.0, -3.0])
-    >>> jackknife_plus(np.zeros(1), np.zeros((3, 1)), residuals, np.ones(3), coverage=0.5)
-    array([[-2.,  2.]])
-    """
-    left_out = centre - residuals[:, None] * influences
-    reach = np.abs(residuals)[:, None]
-    upper = _quantile(left_out + reach, weights, coverage)
-    return np.column_stack([-_quantile(reach - left_out, weights, coverage), upper])
-
-
-def _quantile(values: FloatArray, weights: FloatArray, level: float) -> FloatArray:
-    """Return the weighted quantile of each column, the row to come counting as one at infinity."""
-    order = np.argsort(values, axis=0)
-    reached = np.cumsum(weights[order], axis=0) / (weights.sum() + weights.mean())
-    # Without weights this is the ceil(level (m + 1))-th smallest; the slack is for rounding.
-    place = (reached < level * (1.0 - 1e-12)).sum(axis=0)
-    padded = np.vstack([np.take_along_axis(values, order, axis=0), np.full(values.shape[1], np.inf)])
-    return np.asarray(padded[place, np.arange(values.shape[1])])

@@ -107,7 +107,7 @@ def accuracy_figures(
     words = f"the majority class {label!r}"
     return [
         Figure("accuracy", accuracy, error, float(shares[top]), words),
-        Figure("balanced accuracy", balanced, balanced_error, 1.0 / len(recalls), "any guess"),
+        Figure("balanced accuracy", balanced, balanced_error, 1.0 / len(recalls), "guessing"),
         Figure("macro F1", float(f1), None, float(f1_guess), words),
     ]
 
@@ -136,14 +136,14 @@ def probability_figures(
     present = truth.any(axis=0)
     if classes.size == 2 and present.all():
         area = roc_auc_score(truth[:, 1], p[:, 1], sample_weight=weights)
-        found.append(Figure("AUC", float(area), None, 0.5, "any guess"))
+        found.append(Figure("AUC", float(area), None, 0.5, "guessing"))
     elif present.sum() > 1:
         areas = [
             roc_auc_score(truth[:, k], p[:, k], sample_weight=weights)
             for k in np.flatnonzero(present)
             if not truth[:, k].all()
         ]
-        found.append(Figure("AUC, mean over classes", float(np.mean(areas)), None, 0.5, "any guess"))
+        found.append(Figure("AUC, mean over classes", float(np.mean(areas)), None, 0.5, "guessing"))
     return found
 
 

@@ -258,6 +258,7 @@ class _Hinge:
         assert start.beta is not None
         self._problem, self._start, self._tol, self._steps = problem, start, tol, steps
         self._active = start.beta[:, 0] != 0.0
+        self._last: tuple[IntArray, Solution] | None = None
         self._system = EqualitySystem(problem)
         if self._active.any():
             self._system.solve(self._active, 0.0)
@@ -266,9 +267,12 @@ class _Hinge:
     def _without(self, rows: IntArray) -> Solution:
         if not self._active[rows].any():
             return self._start
-        solved = resolve_without(self._problem, rows, self._system, self._start, self._tol)
-        self._steps.append(solved.n_iter)
-        return solved
+        # Whoever asks for values here and elsewhere asks twice.
+        if self._last is None or not np.array_equal(self._last[0], rows):
+            solved = resolve_without(self._problem, rows, self._system, self._start, self._tol)
+            self._steps.append(solved.n_iter)
+            self._last = rows, solved
+        return self._last[1]
 
     def values(self, rows: IntArray) -> FloatArray:
         """Return f at the rows, of the model without them."""
@@ -295,12 +299,18 @@ class _LinearHinge:
         self._problem, self._tol, self._steps = problem, tol, steps
         self._Z = problem.operator.features
         self._active = start.beta[:, 0] != 0.0
+        self._last: tuple[IntArray, Solution] | None = None
         w = times(self._Z.T, start.beta) if start.primal is None else start.primal
         self._start = Solution(primal=w, bias=start.bias)
 
     def _without(self, rows: IntArray) -> Solution:
         if not self._active[rows].any():
             return self._start
+        if self._last is None or not np.array_equal(self._last[0], rows):
+            self._last = rows, self._solved(rows)
+        return self._last[1]
+
+    def _solved(self, rows: IntArray) -> Solution:
         problem, rest = self._problem, np.ones(self._problem.n_rows, dtype=bool)
         rest[rows] = False
         Z, costs = self._Z[rest], problem.costs[rest]

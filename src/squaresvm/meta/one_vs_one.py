@@ -241,7 +241,7 @@ class OneVsOne(Voting):
         Returns
         -------
         Receipt
-            With the largest residual of the models that were changed.
+            With the largest residual of all models: those that the request did not change keep theirs.
 
         Raises
         ------
@@ -270,25 +270,28 @@ class OneVsOne(Voting):
         classes = check_classes(rest, without=votes.classes)
         pairs: Pairs = {}
         steps: list[Proposal] = []
+        unchanged: list[SquareSVMClassifier] = []
         for pair in combinations(classes.tolist(), 2):
             pairs[pair] = votes.pairs[pair]
             mine = names[in_pair(labels, pair)]
             if mine.size:
                 steps.append(votes.pairs[pair]._propose_forget(mine, verify))
                 pairs[pair] = steps[-1].estimator
+            else:
+                unchanged.append(pairs[pair])
         gone = np.setdiff1d(votes.classes, classes)
         rest = _without_labels(rest, gone)
         receipts = [step.receipt for step in steps if step.receipt is not None]
         receipt = Receipt(
             ids=tuple(names.tolist()),
             remaining=rest.count,
-            residual=max((r.residual for r in receipts), default=0.0),
+            residual=max([r.residual for r in receipts] + [m.certificate_.residual for m in unchanged]),
             sampled=any(r.sampled for r in receipts),
             refactored=any(r.refactored for r in receipts),
             seconds=0.0,
             classes_gone=tuple(gone.tolist()),
             rows=int(positions.size),
-            checked=sum(r.checked for r in receipts),
+            checked=sum(r.checked for r in receipts) + sum(m.ids_.size for m in unchanged),
         )
         return self._proposed(Votes(rest, pairs, votes.template), steps, receipt)
 

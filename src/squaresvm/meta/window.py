@@ -195,7 +195,7 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         return step(X, y, sample_weight, ids, times)
 
     def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
-        """Remove rows before their time.
+        """Remove rows that are still in the window.
 
         Parameters
         ----------

@@ -65,14 +65,16 @@ class Checkpoint:
             purpose, digest = str(found.pop("purpose")), found.pop("digest")
             whole = np.array_equal(digest, _digest(found))
         except Exception as error:  # Damage in a zip file shows in more ways than can be listed.
-            raise ValueError(f"{self.path} is no checkpoint, or damaged: delete it to start anew") from error
+            raise ValueError(
+                f"{self.path} is not a checkpoint, or is damaged: delete it to start again"
+            ) from error
         if purpose != self.purpose:
             raise ValueError(
                 f"{self.path} is the checkpoint of another fit ({_difference(self.purpose, purpose)}): "
-                "delete it to start anew"
+                "delete it to start again"
             )
         if not whole:
-            raise ValueError(f"{self.path} is no checkpoint, or damaged: delete it to start anew")
+            raise ValueError(f"{self.path} is not a checkpoint, or is damaged: delete it to start again")
         return found
 
     def remove(self) -> None:

@@ -156,7 +156,7 @@ def _block(state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: Fl
     encoding = class_encoding(state.settings, state.classes, state.solution.bias.size)
     if state.classes is not None and not np.isin(y, state.classes).all():
         strange = y[~np.isin(y, state.classes)][0]
-        raise ValueError(f"the sums know no class {strange!r}: fit from the source again")
+        raise ValueError(f"the model was fitted without class {strange!r}: fit from the source again")
     held = np.flatnonzero(weights > 0.0)
     targets, costs = encoding.encode(y[held], weights[held])
     return Moments.of(X[held], costs, targets).bounded(X[held], costs)
@@ -199,18 +199,18 @@ def _without(state: StreamedState, gone: NewRows) -> StreamedState:
     block, some = _block(state, gone.X, y, gone.weights), gone.weights > 0.0
     remaining = state.n_rows - int(some.sum())
     if remaining < 1 or block.total >= sums.total:
-        raise ValueError("forgetting these rows would leave no model, or they were never all there")
+        raise ValueError("these rows cannot be forgotten: none would remain, or some were never learned")
     counts = None if state.counts is None else state.counts - _counts(state, y[some])
     if counts is not None and counts.size and counts.min() < 1.0:
         assert state.classes is not None
         label = state.classes[int(np.argmin(counts))]
         raise ValueError(
-            f"forgetting these rows would leave none of class {label!r}, or they were never all there: "
-            "fit from the source again"
+            f"these rows cannot be forgotten: none of class {label!r} would remain, or some were "
+            "never learned: fit from the source again"
         )
     moved = sums.minus(block)
     if moved.loss_of_digits() > _DIGITS:
-        raise ValueError("too little would be left of the sums to be exact: fit from the source again")
+        raise ValueError("too few rows would remain for the sums to be accurate: fit from the source again")
     scale = state.scale
     if state.classes is None and scale is not None:
         # Whether another row has as large a value is not known: the root mean square is at most the largest.

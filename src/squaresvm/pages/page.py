@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from squaresvm._version import __version__
+from squaresvm.pages import charts
 from squaresvm.runtime.atomic import replacing
 from squaresvm.typing import FloatArray
 
@@ -39,8 +38,17 @@ th, td { text-align: left; padding: .35rem .9rem .35rem 0; border-bottom: 1px so
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } tr:last-child td { border-bottom: 0; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 11px; }
-@media (max-width: 30rem) { svg text { font-size: 19px; }
-  th, td { white-space: normal; padding-right: .55rem; } }
+.confusion { width: auto; } .confusion td, .confusion tbody th { text-align: right; }
+.confusion td { padding: .45rem .7rem; border: 2px solid var(--card); border-radius: 6px; min-width: 4.5rem; }
+.confusion small { display: block; opacity: .8; } .confusion tbody th { border: 0; }
+.confusion .hit { background: color-mix(in srgb, var(--good) calc(var(--share) * 45%), transparent); }
+.confusion .miss { background: color-mix(in srgb, var(--warn) calc(var(--share) * 90%), transparent); }
+.bars { display: grid; gap: .35rem; } .bar { display: grid; align-items: center; gap: .7rem;
+  grid-template-columns: minmax(4rem, 10rem) 1fr 8.5rem; }
+.bar span { overflow-wrap: anywhere; } .bar b { font-weight: 500; font-variant-numeric: tabular-nums; }
+.bar i { height: 1rem; width: calc(var(--share) * 100%); background: var(--accent); border-radius: 3px; }
+@media (max-width: 30rem) { svg text { font-size: 18px; } .confusion td { min-width: 3.4rem; padding: .4rem; }
+  .bar { grid-template-columns: 1fr auto; } .bar i { grid-row: 2; grid-column: 1 / 3; } }
 code { font-size: .92em; }
 .pairs td { white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
 .pairs td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }
@@ -77,6 +85,8 @@ class Facts:
         Which rows those are.
     margins : ndarray, optional
         By how much each row is on the right side; below 0 on the wrong one.
+    pictures : sequence of str
+        Sections of `pages.charts`, already HTML; they come before calibration and margins.
     """
 
     title: str
@@ -86,10 +96,10 @@ class Facts:
     tables: Sequence[tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]] = ()
     calibration: tuple[FloatArray, FloatArray, FloatArray] | None = None
     calibration_text: str = (
-        "Rows that the model had not seen, grouped by the probability it gave them. On the line, what was "
-        "promised is what happened."
+        "Test rows in groups of equal size by their predicted probability; on the dashed line both are equal."
     )
     margins: FloatArray | None = None
+    pictures: Sequence[str] = ()
 
 
 def render(facts: Facts) -> str:
@@ -117,10 +127,11 @@ def render(facts: Facts) -> str:
     ]
     if facts.about is not None:
         parts.append(_table(*facts.about))
+    parts.extend(facts.pictures)
     if facts.calibration is not None:
-        parts.append(_calibration(facts.calibration_text, *facts.calibration))
+        parts.append(charts.calibration(facts.calibration_text, *facts.calibration))
     if facts.margins is not None:
-        parts.append(_margins(facts.margins))
+        parts.append(charts.margins(facts.margins))
     parts.extend(_table(*table) for table in facts.tables)
     return page_of(facts.title, parts)
 
@@ -174,81 +185,6 @@ def _table(heading: str, text: str, columns: Sequence[str], rows: Sequence[Seque
         f'<div class="{kind}"><table>{head}<tbody>{body}</tbody></table></div>'
         "</section>"
     )
-
-
-def _calibration(text: str, predicted: FloatArray, observed: FloatArray, counts: FloatArray) -> str:
-    """Return a picture of predicted against observed shares; dots grow with the rows behind them."""
-    width, height, left, bottom = 560, 300, 76, 50
-
-    def x(p: float) -> float:
-        return left + p * (width - left - 14)
-
-    def y(p: float) -> float:
-        return (height - bottom) - p * (height - bottom - 12)
-
-    ticks = "".join(
-        f'<text x="{x(t):.0f}" y="{height - bottom + 18}" text-anchor="middle">{t:g}</text>'
-        f'<text x="{left - 8}" y="{y(t) + 4:.0f}" text-anchor="end">{t:g}</text>'
-        for t in (0.0, 0.25, 0.5, 0.75, 1.0)
-    )
-    dots = "".join(
-        f'<circle cx="{x(p):.1f}" cy="{y(o):.1f}" r="{3 + 9 * np.sqrt(n / counts.max()):.1f}" '
-        f'fill="var(--accent)" fill-opacity=".65"><title>{n:.0f} rows: predicted {p:.2f}, '
-        f"observed {o:.2f}</title></circle>"
-        for p, o, n in zip(predicted, observed, counts, strict=True)
-    )
-    return (
-        f"<section><h2>Do the probabilities hold?</h2><p>{html.escape(text)}</p>"
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Predicted against observed">'
-        f'<rect x="{left}" y="12" width="{width - left - 14}" height="{height - bottom - 12}" fill="none" '
-        'stroke="var(--line)"/>'
-        f'<line x1="{x(0)}" y1="{y(0)}" x2="{x(1)}" y2="{y(1)}" stroke="var(--soft)" stroke-dasharray="4 4"/>'
-        f'{ticks}{dots}<text x="{x(0.5):.0f}" y="{height - 6}" text-anchor="middle">predicted</text>'
-        f'<text transform="rotate(-90)" x="{-y(0.5):.0f}" y="18" text-anchor="middle">observed</text>'
-        "</svg></section>"
-    )
-
-
-def _margins(margins: FloatArray) -> str:
-    """Return a histogram of margins, those on the wrong side in another colour."""
-    width, height, left, bottom = 560, 200, 30, 36
-    low, high = min(float(margins.min()), -0.5), max(float(margins.max()), 0.5)
-    step = _round_step((high - low) / 24)
-    first, last = int(np.floor(low / step)), int(np.ceil(high / step))
-    counts, edges = np.histogram(margins, bins=step * np.arange(first, last + 1))
-
-    def x(value: float) -> float:
-        return left + (value / step - first) / (last - first) * (width - 2 * left)
-
-    bar = x(step) - x(0.0) - 2
-    bars = "".join(
-        f'<rect x="{x(edge) + 1:.1f}" y="{height - bottom - size:.1f}" width="{bar:.1f}" height="{size:.1f}" '
-        f'rx="1.5" fill="var(--{"warn" if edge < -1e-12 else "accent"})" fill-opacity=".75">'
-        f"<title>{count} rows from {edge:.3g} to {edge + step:.3g}</title></rect>"
-        for count, edge in zip(counts.tolist(), edges[:-1].tolist(), strict=True)
-        for size in [(height - bottom - 12) * count / max(int(counts.max()), 1)]
-        if count
-    )
-    ticks = "".join(
-        f'<text x="{x(t):.0f}" y="{height - bottom + 16}" text-anchor="middle">{t:.3g}</text>'
-        for t in np.unique([edges[0], 0.0, edges[-1]]).tolist()
-    )
-    return (
-        "<section><h2>How clear are the decisions?</h2><p>Lead of each row's own label over the others when "
-        "the row is left out. Left of zero, the model decides against the label.</p>"
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Histogram of margins">{bars}'
-        f'<line x1="{left}" y1="{height - bottom}" x2="{width - left}" y2="{height - bottom}" '
-        'stroke="var(--line)"/>'
-        f'<line x1="{x(0):.1f}" y1="8" x2="{x(0):.1f}" y2="{height - bottom}" stroke="var(--soft)" '
-        'stroke-dasharray="4 4"/>'
-        f"{ticks}</svg></section>"
-    )
-
-
-def _round_step(step: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, not below `step`."""
-    power = 10.0 ** np.floor(np.log10(step))
-    return float(power * next(factor for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= step))
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, confusion_matrix, r2_score
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import lead
@@ -16,11 +16,14 @@ from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Loss
 from squaresvm.solution import Certificate
-from squaresvm.typing import BoolArray, FloatArray
+from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["Report", "StandoutRow", "examine", "groups"]
 
-#: Support rows up to which each is left out by a solve of its own, where there is no formula.
+#: Rows of a group of rows with similar probabilities at least, and groups at most.
+_GROUP_ROWS, _MOST_GROUPS = 20, 10
+
+#: Support vectors up to which each is left out by a solve of its own, where there is no formula.
 _FEW_SUPPORT_ROWS = 400
 
 
@@ -66,6 +69,14 @@ class Report:
         Whose absence changes the decision at their own place most.
     suspects : list of StandoutRow
         Whose label the model without them contradicts most.
+    error : float or None
+        Standard error of the score of classes.
+    baseline : float or None
+        Share of the largest class: the score of always predicting it. 0 for R2: that of the mean.
+    counts : ndarray of shape (k, k) or None
+        Confusion matrix of the rows left out: those of class i that were predicted as class j.
+    predictions : tuple of ndarray or None
+        Actual and leave-one-out values of a regression, of one target.
     """
 
     certificate: Certificate
@@ -76,6 +87,10 @@ class Report:
     shares: tuple[FloatArray, FloatArray, FloatArray] | None
     influential: list[StandoutRow]
     suspects: list[StandoutRow]
+    error: float | None = None
+    baseline: float | None = None
+    counts: IntArray | None = None
+    predictions: tuple[FloatArray, FloatArray] | None = None
 
 
 def examine(model: Updating, most: int = 8) -> Report:
@@ -136,6 +151,8 @@ def _of_values(
         shares=None,
         influential=_rows(state, expected, change, np.argsort(-change, kind="stable")[:most]),
         suspects=_rows(state, expected, residual, largest[:most]),
+        baseline=0.0,
+        predictions=(y[:, 0], left_out[:, 0]) if y.shape[1] == 1 else None,
     )
 
 
@@ -154,15 +171,20 @@ def _of_classes(
     shares = groups(p[:, 1], codes == 1) if binary else groups(p.max(axis=1), predicted == y)
     expected = [str(label) for label in predicted.tolist()]
     order = np.argsort(margins, kind="stable")
+    share = weights / weights.sum()
+    score = float(accuracy_score(y, predicted, sample_weight=weights))
     return Report(
         certificate=state.certificate,
-        score=float(accuracy_score(y, predicted, sample_weight=weights)),
+        score=score,
         is_exact=is_exact,
         margins=margins,
         brier=float(np.average(squares, weights=weights)),
         shares=shares,
         influential=_rows(state, expected, change, np.argsort(-change, kind="stable")[:most]),
         suspects=_rows(state, expected, margins, order[margins[order] < 0][:most]),
+        error=float(np.sqrt(score * (1.0 - score) * (share @ share))),
+        baseline=float(np.bincount(codes, weights=share).max()),
+        counts=confusion_matrix(y, predicted, labels=state.classes),
     )
 
 
@@ -180,7 +202,9 @@ def _rows(state: State, expected: list[str], values: FloatArray, chosen: Any) ->
 
 
 def groups(p: FloatArray, truth: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return predicted probability, observed share and count in ten equal intervals.
+    """Return mean probability, observed share and count of groups of about as many rows each.
+
+    Rows are parted at quantiles of their probability, and those of equal probability stay together.
 
     Parameters
     ----------
@@ -190,11 +214,22 @@ def groups(p: FloatArray, truth: BoolArray) -> tuple[FloatArray, FloatArray, Flo
     Returns
     -------
     tuple of ndarray
-        Of the intervals that hold rows.
+        In the order of the probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.pages.report import groups
+    >>> p = np.linspace(0.0, 1.0, 60)
+    >>> predicted, observed, counts = groups(p, p > 0.5)
+    >>> counts
+    array([20., 20., 20.])
     """
-    group = np.minimum((10 * p).astype(int), 9)
-    counts = np.bincount(group, minlength=10).astype(np.float64)
+    number = int(np.clip(p.size // _GROUP_ROWS, 1, _MOST_GROUPS))
+    edges = np.unique(np.quantile(p, np.arange(1, number) / number))
+    group = np.searchsorted(edges, p, side="right")
+    counts = np.bincount(group).astype(np.float64)
     used = counts > 0
-    predicted = np.bincount(group, weights=p, minlength=10)[used] / counts[used]
-    observed = np.bincount(group, weights=truth, minlength=10)[used] / counts[used]
+    predicted = np.bincount(group, weights=p)[used] / counts[used]
+    observed = np.bincount(group, weights=truth)[used] / counts[used]
     return predicted, observed, counts[used]

@@ -36,20 +36,20 @@ class Curve(NamedTuple):
 
 
 class CPathDisplay:
-    """Scores over C: of a search, a line for each gamma; of a path, with the number of support rows below.
+    """Scores over C: of a search, a line for each gamma; of a path, with the number of support vectors.
 
     Parameters
     ----------
     curves : list of Curve
     score_name : str
     n_support : ndarray, optional
-        Support rows at each C of the only curve.
+        Support vectors at each C of the only curve.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     support_ax_ : matplotlib Axes or None
-        Of the numbers of support rows.
+        Of the numbers of support vectors.
     figure_ : matplotlib Figure
     lines_ : list of matplotlib lines
     best_ : matplotlib line
@@ -88,7 +88,7 @@ class CPathDisplay:
         estimator : estimator
             A fitted search with C among its parameters, such as ``LSSVCCV`` or ``GridSearchCV``; or a fitted
             model with `C_path`, ``RLSSVC`` or ``LagrangianSVC``, which is judged by leave-one-out values with
-            its support rows taken as given.
+            its set of support vectors held fixed.
         Cs : iterable of floats, optional
             For a model with `C_path`. By default 11 values from 0.01 to 1000.
         ax : matplotlib Axes, optional
@@ -101,7 +101,7 @@ class CPathDisplay:
         check_is_fitted(estimator)
         if hasattr(type(estimator), "cv_results_") or "cv_results_" in vars(estimator):
             if Cs is not None:
-                raise ValueError("Cs goes with a model that has C_path: a search has its own")
+                raise ValueError("Cs can be given only for a model with C_path: a search has its own")
             curves = _curves(estimator.cv_results_)
             folds = getattr(estimator, "n_splits_", None)
             name = "leave-one-out score" if folds is None else f"mean score of {folds} folds"
@@ -122,7 +122,7 @@ class CPathDisplay:
         path : CPath
             As `C_path` returns it.
         ax : matplotlib Axes, optional
-            Its room is shared by scores and numbers of support rows. A new figure by default.
+            Shared by scores and numbers of support vectors. A new figure by default.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class CPathDisplay:
         """
         scores = np.array([model.loo_score(fixed_set=True) for model in path.models])
         curve = Curve("", np.asarray(path.Cs, dtype=np.float64), scores)
-        name = "leave-one-out accuracy,\nsupport rows fixed"
+        name = "leave-one-out accuracy,\nsupport vectors fixed"
         return cls(curves=[curve], score_name=name, n_support=path.n_support).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -156,7 +156,7 @@ class CPathDisplay:
         if self.support_ax_ is not None:
             assert self.n_support is not None
             self.support_ax_.plot(self.curves[0].Cs, self.n_support, color="black", marker="s", markersize=4)
-            self.support_ax_.set(ylabel="support rows", ylim=(0, 1.08 * max(int(self.n_support.max()), 1)))
+            self.support_ax_.set(ylabel="support vectors", ylim=(0, 1.08 * max(int(self.n_support.max()), 1)))
         if len(self.curves) == 1:
             ax.legend(frameon=False)
         else:

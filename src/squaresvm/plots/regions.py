@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["DecisionRegionDisplay"]
 
 #: Area, in square points, of a row without a coefficient, of the least and of the largest one.
-_AREA_WITHOUT, _MIN_AREA, _MAX_AREA = 3.0, 8.0, 110.0
+_AREA_WITHOUT, _MIN_AREA, _MAX_AREA = 12.0, 22.0, 120.0
 
 
 class DecisionRegionDisplay:
-    """Where a classifier of two features says what, its margins, and the rows that it rests on.
+    """Predicted class over two features, with the margins and the support vectors.
 
     Make it by `from_estimator`.
 

@@ -25,9 +25,9 @@ _BARS = 20
 class LooCalibrationDisplay(CalibrationDisplay):
     """Reliability curve and histogram of probabilities that a model gives to rows it has not seen.
 
-    Each row gets its probability from the model without it, which takes no refit. The curve says how often
-    the class came true where it was given a certain probability: on the diagonal, as often as promised. It is
-    scikit-learn's display, whose own curve knows no weights of rows: here they count.
+    Each row gets its probability from the model without it, which takes no refit. The curve shows the
+    observed share of the class over its predicted probability: on the diagonal both are equal. It is
+    scikit-learn's display, with sample weights.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class LooCalibrationDisplay(CalibrationDisplay):
         estimator: Any,
         *,
         n_bins: int = 10,
-        strategy: str = "uniform",
+        strategy: str = "quantile",
         pos_label: Any = None,
         fixed_set: bool = True,
         ax: Axes | None = None,
@@ -109,12 +109,12 @@ class LooCalibrationDisplay(CalibrationDisplay):
         ----------
         estimator : classifier of the package
         n_bins : int, default=10
-        strategy : {'uniform', 'quantile'}, default='uniform'
+        strategy : {'uniform', 'quantile'}, default='quantile'
             Bins of the same width, or of the same number of rows.
         pos_label : label, optional
             Class whose probability is judged. By default the second of two; of more, whichever is predicted.
         fixed_set : bool, default=True
-            For the squared hinge, take the support rows as given in place of solving again for each; see
+            For the squared hinge, hold the support vectors fixed in place of solving again for each; see
             ``loo_decision_function``.
         ax : matplotlib Axes, optional
             Its room is shared by curve and histogram. A new figure by default.
@@ -165,7 +165,7 @@ class LooCalibrationDisplay(CalibrationDisplay):
         self.histogram_ax_ = below = panel_below(ax, 0.25)
         label = f"{self.name}, Brier score {self.brier:.3f}"
         super().plot(ax=ax, name=label, color=colour(0), marker="o")
-        ax.set(ylim=(-0.03, 1.03), xlabel="", ylabel="share of rows where it is true")
+        ax.set(ylim=(-0.03, 1.03), xlabel="", ylabel="observed share")
         ax.legend(frameon=False)
         self.bars_ = below.hist(
             self.y_prob, bins=_BARS, range=(0.0, 1.0), weights=self.weights, color=colour(0), rwidth=0.9

@@ -201,7 +201,7 @@ def least_capacity(
     Returns
     -------
     best : dict
-        The parameters of the least r^2 |w|^2.
+        The parameters of the least ``r^2 |w|^2``.
     tried : list
         Parameters, capacity and share of training errors of each model.
 

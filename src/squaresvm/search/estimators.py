@@ -1,196 +1,19 @@
-"""Estimators that choose C and gamma by exact leave-one-out."""
+"""Estimators that choose C and gamma by exact leave-one-out, or by folds."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from squaresvm.estimators import LSSVC, LSSVR
-from squaresvm.estimators.requests import Updating
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
-from squaresvm.models.model import Settings
-from squaresvm.models.problems import check_costs, encode, features, find_classes
-from squaresvm.rows import Rows
-from squaresvm.runtime.arguments import check_integer
-from squaresvm.search.grid import (
-    Judge,
-    Search,
-    SearchResults,
-    check_scoring,
-    check_values,
-    default_Cs,
-    default_gammas,
-)
-from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
+from squaresvm.search.searching import LooSearch
 from squaresvm.solvers.base import Solver
-from squaresvm.streaming import Source
-from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["LSSVCCV", "LSSVRCV", "LooSearch"]
-
-
-class LooSearch(Updating):
-    """What both searches share: `fit` searches first, and `forget` drops what the search said."""
-
-    Cs: Sequence[float] | None
-    gammas: Sequence[float] | None
-    scoring: Any
-    refine: int
-    n_jobs: int | None
-    _search: SearchResults | None
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.Cs is not None:
-            check_values("Cs", self.Cs)
-        if self.gammas is not None:
-            check_values("gammas", self.gammas)
-            if not self._has_gamma:
-                raise ValueError(f"kernel={self.kernel!r} has no gamma: leave gammas=None")
-        check_scoring(self.scoring)
-        check_integer("refine", self.refine, 0)
-        if self.n_jobs is not None and (check_integer("n_jobs", self.n_jobs, -(2**31)) == 0):
-            raise ValueError("n_jobs must not be 0: None or 1 is one job, -1 as many as there are cores")
-
-    def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
-        raise ValueError(
-            f"{type(self).__name__} searches over rows in memory, not over a source: search on some rows, "
-            "then fit the plain estimator from the source with the C that was found"
-        )
-
-    @property
-    def _has_gamma(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel in HAVE_GAMMA
-
-    def _settings(self, rows: Rows, is_refit: bool = False) -> Settings:
-        """Return the settings with the C and gamma of the best leave-one-out score."""
-        settings = super()._settings(rows, is_refit)
-        weights = settings.row_weights(rows.y, rows.weights)
-        held: IntArray = np.flatnonzero(weights > 0)
-        if held.size == 0:
-            raise ValueError("all rows have weight zero: there is nothing to learn from")
-        y = rows.y[held]
-        classes = find_classes(y, settings)
-        _check_rows_to_leave_out(y, classes)
-        Cs = default_Cs() if self.Cs is None else check_values("Cs", self.Cs)
-        for C in (Cs[0], Cs[-1]):
-            check_costs(C, weights[held], held)
-        X = self._rows_or_kernel(rows, held)
-        judge = Judge(check_scoring(self.scoring), X, y, classes, rows.weights[held], weights[held])
-        path = self._paths(X, settings, encode(y, classes), weights[held])
-        tasks = self._tasks
-        told = None if tasks is None else (lambda: tasks.told("decomposition"))
-        search = Search(path, judge, self.refine, self.n_jobs, bool(self.verbose), told)
-        self._search = search.run(Cs, self._gamma_values(settings))
-        C, gamma = self._search.best
-        kernel = settings.kernel
-        if kernel is not None and gamma is not None:
-            kernel = replace(kernel, gamma=gamma)
-        return replace(settings, C=C, kernel=kernel)
-
-    def _gamma_values(self, settings: Settings) -> list[float | None]:
-        if not self._has_gamma:
-            return [None]
-        assert settings.kernel is not None
-        if self.gammas is None:
-            return [*default_gammas(settings.kernel.gamma)]
-        return [*check_values("gammas", self.gammas)]
-
-    def _rows_or_kernel(self, rows: Rows, held: IntArray) -> Matrix:
-        """Return the features of the rows in the problem, or their kernel matrix where that was given."""
-        if not self._is_precomputed:
-            return features(rows, held)
-        if rows.n_columns:
-            return rows.X[np.ix_(held, held)]
-        # A model that is fitted again: its operator has K, of these very rows.
-        everyone = np.arange(held.size)
-        return self._holding("searching anew").problem.operator.block(everyone, everyone)
-
-    @staticmethod
-    def _paths(X: Matrix, settings: Settings, targets: FloatArray, weights: FloatArray) -> Any:
-        """Return what makes the path over C of one gamma."""
-        free_bias = settings.bias.is_free
-        kernel = settings.kernel
-        if kernel is None:
-
-            def given(gamma: float | None) -> Path:
-                return KernelPath(np.array(X, np.float64, order="F"), targets, weights, free_bias=free_bias)
-
-            return given
-        if settings.is_linear and X.shape[1] < X.shape[0]:
-            return lambda gamma: LinearPath(X, targets, weights, free_bias=free_bias)
-        family = KernelFamily(kernel, X)
-
-        def computed(gamma: float | None) -> Path:
-            K = family(kernel.gamma if gamma is None else gamma)
-            return KernelPath(K, targets, weights, free_bias=free_bias)
-
-        return computed
-
-    def _kept_of_rows(self) -> list[str]:
-        numbers = "C and gamma" if self._has_gamma else "C"
-        return [
-            *super()._kept_of_rows(),
-            f"{numbers} were chosen by scores on all rows of the fit, and stay until refit",
-        ]
-
-    def _drop_results(self) -> None:
-        # The scores were taken from the rows that left, too; C and gamma stay.
-        self._search = None
-
-    def _results(self, attribute: str) -> SearchResults:
-        self._fitted(attribute)
-        if self._search is None:
-            raise AttributeError(
-                f"{attribute} was dropped when rows were forgotten, because it was taken from them, too; "
-                "best_params_, C_ and gamma_ are kept, and refit() searches anew"
-            )
-        return self._search
-
-    @property
-    def cv_results_(self) -> dict[str, Any]:
-        """Scores of all cells, as in ``GridSearchCV``; not after `forget`."""
-        return self._results("cv_results_").as_dict()
-
-    @property
-    def best_index_(self) -> int:
-        """Where the best cell stands in ``cv_results_``."""
-        return self._results("best_index_").best_index
-
-    @property
-    def best_score_(self) -> float:
-        """The leave-one-out score of the best cell."""
-        results = self._results("best_score_")
-        return results.scores[results.best_index]
-
-    @property
-    def best_params_(self) -> dict[str, float]:
-        """The C, and the gamma where the kernel has one, that were chosen."""
-        settings = self._fitted("best_params_").settings
-        if not self._has_gamma:
-            return {"C": settings.C}
-        assert settings.kernel is not None
-        return {"C": settings.C, "gamma": settings.kernel.gamma}
-
-
-def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> None:
-    """Raise a ValueError where the problem without one of its rows is another one, or none."""
-    if y.size < 2:
-        raise ValueError(
-            f"leaving one row out needs at least two rows of positive weight; got {y.size} (n_samples = 1)"
-        )
-    if classes is None:
-        return
-    for label in classes.tolist():
-        if np.count_nonzero(y == label) == 1:
-            raise ValueError(
-                f"class {label!r} has one row of positive weight, and without it no model would know that "
-                "class: leave-one-out needs two rows a class; add rows, or take the class out"
-            )
 
 
 class LSSVCCV(LooSearch, LSSVC):
@@ -213,6 +36,9 @@ class LSSVCCV(LooSearch, LSSVC):
         default accuracy, weighted by sample and class weights (with ``class_weight='balanced'``: balanced
         accuracy; without: ``loo_score``). Scorers of probabilities are refused: probabilities are calibrated
         on the very values that would be judged.
+    cv : int, splitter or iterable of (train, test), optional
+        As in `cross_decision_function`: folds in place of single rows, exact as well and without refits. By
+        default each row leaves alone, or with its group where `fit` is given groups.
     refine : int, default=0
         Rounds of a finer grid around the best: each halves the steps of C and gamma, on a scale of ratios,
         or goes a step beyond where the best is at the edge, and costs three decompositions.
@@ -247,6 +73,12 @@ class LSSVCCV(LooSearch, LSSVC):
     Memory: one m x m matrix for all gammas and one for each job. The best score is the best of many, and so
     a little optimistic, as that of any search.
 
+    From 700 rows on, the default grid of rbf, laplacian and poly is not decomposed gamma by gamma, unless
+    folds, groups or the evidence are asked for. Models on 400 landmarks score all cells; then the best of
+    them and its neighbours are scored exactly, and so on from the best as long as that changes. The cell that
+    is chosen is always one of those. Of more than 6,000 rows a sample of 3,000 is searched, and ``exact`` in
+    ``cv_results_`` is False throughout. Where `Cs` or `gammas` are given, every cell is exact.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -264,6 +96,7 @@ class LSSVCCV(LooSearch, LSSVC):
         *,
         Cs: Sequence[float] | None = None,
         gammas: Sequence[float] | None = None,
+        cv: Any = None,
         scoring: Any = None,
         refine: int = 0,
         kernel: str | KernelFunction = "rbf",
@@ -294,6 +127,7 @@ class LSSVCCV(LooSearch, LSSVC):
         )
         self.Cs = Cs
         self.gammas = gammas
+        self.cv = cv
         self.scoring = scoring
         self.refine = refine
         self.n_jobs = n_jobs
@@ -307,8 +141,10 @@ class LSSVRCV(LooSearch, LSSVR):
 
     Parameters
     ----------
-    Cs, gammas, scoring, refine, verbose, n_jobs :
+    Cs, gammas, cv, refine, verbose, n_jobs :
         As in :class:`LSSVCCV`.
+    scoring : str or callable, optional
+        As in :class:`LSSVCCV`; also ``'evidence'``, the `log_marginal_likelihood` of each cell.
     kernel, degree, coef0, tol, max_iter, fit_intercept, random_state, solver, robust :
         As in :class:`LSSVR`.
 
@@ -332,6 +168,7 @@ class LSSVRCV(LooSearch, LSSVR):
         *,
         Cs: Sequence[float] | None = None,
         gammas: Sequence[float] | None = None,
+        cv: Any = None,
         scoring: Any = None,
         refine: int = 0,
         kernel: str | KernelFunction = "rbf",
@@ -360,6 +197,7 @@ class LSSVRCV(LooSearch, LSSVR):
         )
         self.Cs = Cs
         self.gammas = gammas
+        self.cv = cv
         self.scoring = scoring
         self.refine = refine
         self.n_jobs = n_jobs

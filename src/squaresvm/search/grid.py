@@ -1,48 +1,35 @@
-"""The search over a grid: values of C and gamma, rounds over them, and the scores of what they leave out.
+"""The search over a grid: values of C and gamma, and rounds over them.
 
 Values are the default ones, the caller's, or finer ones around the best. A round takes decompositions in
-parallel, one for each gamma, each serving every C. Scores are by any scorer of scikit-learn that needs no
-probabilities.
+parallel, one for each gamma, each serving every C.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import get_scorer
 
-from squaresvm.rows.labels import value_columns
+from squaresvm.judging.scores import Judge
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.search.paths import Path
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.search.results import Cell, SearchResults
 
 __all__ = [
-    "Cell",
-    "Judge",
     "Search",
-    "SearchResults",
-    "check_scoring",
     "check_values",
     "default_Cs",
     "default_gammas",
     "finer",
 ]
-
-#: A value of C and one of gamma; None where the kernel has no gamma.
-Cell = tuple[float, float | None]
 
 
 def default_Cs() -> list[float]:
@@ -108,188 +95,6 @@ def _middle(left: float | None, right: float | None) -> float:
     return float(np.sqrt(left) * np.sqrt(right))
 
 
-@dataclass
-class SearchResults:
-    """Scores of cells in the order of ``ParameterGrid``: by round, then C, then gamma.
-
-    Parameters
-    ----------
-    cells : list of Cell
-    scores : list of floats
-        NaN where the problem was not convex.
-    seconds : list of floats
-        What each cell took, its share of the decomposition included.
-    rounds : list of ints
-        0 for the grid itself, then the finer ones.
-    """
-
-    cells: list[Cell] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
-
-    def extend(self, found: dict[Cell, tuple[float, float]], number: int) -> None:
-        """Add the scores and seconds of one round."""
-        for cell in sorted(found, key=lambda cell: (cell[0], cell[1] or 0.0)):
-            score, seconds = found[cell]
-            self.cells.append(cell)
-            self.scores.append(score)
-            self.seconds.append(seconds)
-            self.rounds.append(number)
-
-    @property
-    def best_index(self) -> int:
-        """Where the first cell with the best score stands: of equal ones that of the smallest C."""
-        return int(np.nanargmax(self.scores))
-
-    @property
-    def best(self) -> Cell:
-        """The best C and gamma."""
-        return self.cells[self.best_index]
-
-    def tried(self, axis: int) -> list[float]:
-        """Return the values of C (0) or gamma (1) so far, sorted."""
-        return sorted({value for cell in self.cells if (value := cell[axis]) is not None})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the results in the form of ``GridSearchCV.cv_results_``."""
-        scores = np.array(self.scores)
-        worst = np.nanmin(scores) - 1.0
-        ranks = rankdata(-np.where(np.isnan(scores), worst, scores), method="min").astype(np.int32)
-        names = ("C",) if self.cells[0][1] is None else ("C", "gamma")
-        params = [dict(zip(names, cell, strict=False)) for cell in self.cells]
-        columns = {
-            f"param_{name}": np.ma.array([cell[i] for cell in self.cells]) for i, name in enumerate(names)
-        }
-        return {
-            "mean_fit_time": np.array(self.seconds),
-            **columns,
-            "params": params,
-            "mean_test_score": scores,
-            "rank_test_score": ranks,
-            "iter": np.array(self.rounds),
-        }
-
-
-def check_scoring(scoring: Any) -> Callable[..., float] | None:
-    """Return the scorer that `scoring` names or is; None for the estimator's own ``loo_score``."""
-    if scoring is None:
-        return None
-    if isinstance(scoring, str):
-        found: Callable[..., float] = get_scorer(scoring)
-        return found
-    if not callable(scoring):
-        raise ValueError(
-            f"scoring must be None, the name of a scorer or a callable(estimator, X, y); got {scoring!r}"
-        )
-    return scoring
-
-
-@dataclass(frozen=True, eq=False)
-class Judge:
-    """What turns leave-one-out values into a score.
-
-    Parameters
-    ----------
-    scorer : callable or None
-        None: accuracy by weight, or the coefficient of determination.
-    X : array or CSR matrix
-        The rows, handed on to the scorer.
-    y : ndarray of shape (m,)
-    classes : ndarray or None
-        None for regression.
-    sample_weight : ndarray of shape (m,)
-        Of the caller.
-    weights : ndarray of shape (m,)
-        Sample weight times class weight.
-    """
-
-    scorer: Callable[..., float] | None
-    X: Matrix
-    y: np.ndarray[Any, Any]
-    classes: np.ndarray[Any, Any] | None
-    sample_weight: FloatArray
-    weights: FloatArray
-
-    def __call__(self, values: FloatArray) -> float:
-        """Return the score of leave-one-out values of shape (m, k)."""
-        if self.scorer is None:
-            if self.classes is None:
-                return self._determination(values)
-            return float(np.average(_labels(self.classes, values) == self.y, weights=self.weights))
-        outputs: BaseEstimator = _Regressor(values if self.y.ndim == 2 else values[:, 0])
-        if self.classes is not None:
-            outputs = _Classifier(values, self.classes)
-        score = self.scorer(outputs, self.X, self.y, **self._weights())
-        if isinstance(score, bool) or not isinstance(score, Real):
-            raise ValueError(f"scoring must return one number; got {score!r}")
-        return float(score)
-
-    def _determination(self, predicted: FloatArray) -> float:
-        """Return what ``r2_score`` would: its checks would take longer than the rest of a small search."""
-        share, y = self.weights / self.weights.sum(), value_columns(self.y)
-        total = share @ (y - share @ y) ** 2
-        left = share @ (y - predicted) ** 2
-        alike = np.where(left == 0.0, 0.0, 1.0)
-        return float(1.0 - np.divide(left, total, out=alike, where=total > 0.0).mean())
-
-    def _weights(self) -> dict[str, FloatArray]:
-        """Return the weights where there are any and the scorer takes them."""
-        if np.all(self.sample_weight == self.sample_weight[0]):
-            return {}
-        function: Any = getattr(self.scorer, "_score_func", self.scorer)
-        takes = "sample_weight" in inspect.signature(function).parameters
-        return {"sample_weight": self.sample_weight} if takes else {}
-
-
-def _labels(classes: np.ndarray[Any, Any], values: FloatArray) -> np.ndarray[Any, Any]:
-    if values.shape[1] == 1:
-        return classes[(values[:, 0] > 0).astype(np.intp)]
-    return classes[values.argmax(axis=1)]
-
-
-class _Outputs(BaseEstimator):
-    """Stands for the models without each row in turn: it knows what they say of that row, and no more."""
-
-    def __init__(self, values: FloatArray) -> None:
-        self.values = values
-
-    def _of(self, X: Any) -> FloatArray:
-        if X.shape[0] != self.values.shape[0]:
-            raise ValueError(
-                f"leave-one-out values exist for the {self.values.shape[0]} training rows, all of them; "
-                f"the scorer asked for {X.shape[0]} rows"
-            )
-        return self.values
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-
-class _Regressor(RegressorMixin, _Outputs):
-    def predict(self, X: Any) -> FloatArray:
-        return self._of(X)
-
-
-class _Classifier(ClassifierMixin, _Outputs):
-    def __init__(self, values: FloatArray, classes: np.ndarray[Any, Any]) -> None:
-        super().__init__(values)
-        self.classes_ = classes
-
-    def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        return _labels(self.classes_, self._of(X))
-
-    def decision_function(self, X: Any) -> FloatArray:
-        values = self._of(X)
-        return values[:, 0] if values.shape[1] == 1 else values
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        raise ValueError(
-            "this scorer needs probabilities, and those are calibrated on the very leave-one-out values that "
-            "it would judge: choose one of labels or decision values, such as 'accuracy', 'f1' or 'roc_auc'"
-        )
-
-
 #: A gamma and the Cs to try with it.
 _Task: TypeAlias = tuple[float | None, list[float]]
 
@@ -302,7 +107,8 @@ class Search:
     ----------
     path : callable
         Takes a gamma, or None, and returns the values over C.
-    judge : Judge
+    judge : Judge or None
+        None: cells are judged by their evidence.
     refine : int
         Rounds of a finer grid around the best.
     n_jobs : int or None
@@ -313,7 +119,7 @@ class Search:
     """
 
     path: Callable[[float | None], Path]
-    judge: Judge
+    judge: Judge | None
     refine: int
     n_jobs: int | None
     verbose: bool
@@ -366,10 +172,13 @@ class Search:
     def _column(self, gamma: float | None, Cs: Sequence[float]) -> dict[Cell, tuple[float, float]]:
         """Return scores and seconds for one gamma and every C."""
         start = time.perf_counter()
-        scores = [
-            float("nan") if values is None else self.judge(values)
-            for values in self.path(gamma).leave_one_out(Cs)
-        ]
+        path, judge = self.path(gamma), self.judge
+        found: Iterator[float | None]
+        if judge is None:
+            found = path.evidence(Cs)
+        else:
+            found = (None if values is None else judge(values) for values in path.left_out(Cs))
+        scores = [float("nan") if score is None else score for score in found]
         share = (time.perf_counter() - start) / len(Cs)
         return {(C, gamma): (score, share) for C, score in zip(Cs, scores, strict=True)}
 

@@ -1,4 +1,4 @@
-"""Exact leave-one-out values: for every C from one decomposition, for every gamma from the same distances.
+"""Exact values of rows left out: for every C from one decomposition, for every gamma from the same distances.
 
 With weights w_i and C_i = C w_i, let G = W^1/2 K W^1/2. Then
 
@@ -25,11 +25,12 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import manhattan_distances
 
 from squaresvm.factors import Moments
+from squaresvm.judging.evidence import evidence_of
 from squaresvm.kernels import Kernel, _for_distances, _integer_power, inner_products, squared_norms
 from squaresvm.linalg.blas import product
-from squaresvm.linalg.lapack import tridiagonalise_in_place
+from squaresvm.linalg.lapack import solve_definite, tridiagonalise_in_place
 from squaresvm.runtime.resources import row_blocks
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["HAVE_GAMMA", "KernelFamily", "KernelPath", "LinearPath", "Path"]
 
@@ -38,15 +39,21 @@ HAVE_GAMMA = ("rbf", "laplacian", "poly", "sigmoid")
 
 
 class Path(Protocol):
-    """Leave-one-out values over C."""
+    """Values of rows by models without them, and evidence, over C."""
 
-    def leave_one_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
+    def left_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
         """Yield the values of shape (m, k) for each C; None where the problem is not convex."""
+        ...
+
+    def evidence(self, Cs: Sequence[float]) -> Iterator[float | None]:
+        """Yield the logarithm of the evidence for each C; None where the problem is not convex."""
         ...
 
 
 class KernelPath:
-    """Leave-one-out values of a kernel model over C.
+    """Values of rows left out of a kernel model, over C.
+
+    With folds F the blocks of N are those of (2): B'B of the columns of B = D^-1/2 L^-1 Q' at F.
 
     Parameters
     ----------
@@ -57,10 +64,20 @@ class KernelPath:
         All positive.
     free_bias : bool
         Free bias (True) or none.
+    folds : sequence of ndarrays, optional
+        Rows that leave together; by default each row leaves alone.
     """
 
-    def __init__(self, K: FloatArray, targets: FloatArray, weights: FloatArray, *, free_bias: bool) -> None:
-        self._targets = targets
+    def __init__(
+        self,
+        K: FloatArray,
+        targets: FloatArray,
+        weights: FloatArray,
+        *,
+        free_bias: bool,
+        folds: Sequence[IntArray] | None = None,
+    ) -> None:
+        self._targets, self._folds = targets, folds
         self._root = np.sqrt(weights)
         self._free_bias = free_bias
         if not np.all(weights == 1.0):
@@ -71,10 +88,14 @@ class KernelPath:
         columns = [np.ones((targets.shape[0], 1)), targets] if free_bias else [targets]
         self._right = product(K.T, np.asfortranarray(self._root[:, None] * np.hstack(columns)))
 
-    def leave_one_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
+    def left_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
         """Yield the values of shape (m, k) for each C; None where K + diag(1/C) is not positive definite."""
         shifts = 1.0 / np.asarray(Cs, dtype=np.float64)
         pivots = self._pivots(shifts)
+        if self._folds is not None:
+            for shift, own in zip(shifts.tolist(), pivots, strict=True):
+                yield self._fold_values(shift, own, self._folds) if (own > 0).all() else None
+            return
         usable = np.flatnonzero((pivots > 0).all(axis=1))
         diagonals = self._diag_inverse(pivots[usable])
         places = dict(zip(usable.tolist(), range(usable.size), strict=True))
@@ -111,17 +132,54 @@ class KernelPath:
             total += square
         return total
 
-    def _values(self, shift: float, diagonal: FloatArray) -> FloatArray:
+    def evidence(self, Cs: Sequence[float]) -> Iterator[float | None]:
+        """Yield the logarithm of the evidence for each C, of all targets together."""
+        shifts = 1.0 / np.asarray(Cs, dtype=np.float64)
+        for shift, pivots in zip(shifts.tolist(), self._pivots(shifts), strict=True):
+            if not (pivots > 0).all():
+                yield None
+                continue
+            beta, u, schur = self._solved(shift)
+            volume = float(np.log(pivots).sum() - 2.0 * np.log(self._root).sum())
+            volume += float(np.log(schur)) if self._free_bias else 0.0
+            fit = (self._targets * beta).sum(axis=0)
+            yield float(evidence_of(fit, volume, u.size - int(self._free_bias)).sum())
+
+    def _solved(self, shift: float) -> tuple[FloatArray, FloatArray, float]:
+        """Return beta, and u = N0 1 with its sum: zeros and 1 where there is no bias."""
         inner = scipy.linalg.solveh_banded(self._band(shift), self._right, lower=True, check_finite=False)
         solved = self._root[:, None] * product(self._Q, np.asfortranarray(inner))
-        pivot = self._root**2 * diagonal
         if not self._free_bias:
-            return np.asarray(self._targets - solved / pivot[:, None])
-        u = solved[:, [0]]
-        schur = u.sum()
-        bias = solved[:, 1:].sum(axis=0) / schur
-        pivot -= u[:, 0] ** 2 / schur
-        return np.asarray(self._targets - (solved[:, 1:] - u * bias) / pivot[:, None])
+            return solved, np.zeros(solved.shape[0]), 1.0
+        u, schur = solved[:, 0], float(solved[:, 0].sum())
+        return solved[:, 1:] - np.outer(u, solved[:, 1:].sum(axis=0) / schur), u, schur
+
+    def _values(self, shift: float, diagonal: FloatArray) -> FloatArray:
+        beta, u, schur = self._solved(shift)
+        pivot = self._root**2 * diagonal - u**2 / schur
+        return np.asarray(self._targets - beta / pivot[:, None])
+
+    def _fold_values(self, shift: float, pivots: FloatArray, folds: Sequence[IntArray]) -> FloatArray:
+        """Return the values by y_F - f^(-F)(x_F) = inv(N_FF) beta_F."""
+        beta, u, schur = self._solved(shift)
+        half = self._half(pivots)
+        values = np.empty_like(self._targets)
+        for rows in folds:
+            columns = np.asfortranarray(half[:, rows] * self._root[rows])
+            block = product(columns.T, columns) - np.outer(u[rows], u[rows] / schur)
+            values[rows] = self._targets[rows] - solve_definite(block, beta[rows])
+        return values
+
+    def _half(self, pivots: FloatArray) -> FloatArray:
+        """Return B with B'B = inv(G + shift I)."""
+        multipliers, B = self._off_diagonal / pivots[:-1], np.empty_like(self._Q, order="C")
+        row = np.zeros(pivots.size)
+        for k in range(pivots.size):
+            if k:
+                row *= -multipliers[k - 1]
+            row += self._Q[:, k]
+            B[k] = row / np.sqrt(pivots[k])
+        return B
 
     def _band(self, shift: float) -> FloatArray:
         band = np.zeros((2, self._diagonal.size))
@@ -131,12 +189,14 @@ class KernelPath:
 
 
 class LinearPath:
-    """Leave-one-out values of a linear model over C, by the eigenvectors of its scatter.
+    """Values of rows left out of a linear model over C, by the eigenvectors of its scatter.
 
     With rows z_i around their mean, scatter sum_i w_i z_i z_i' = V diag(s) V' and p_i = V'z_i, the leverage
     of a row is h_i = w_i (1 / sum w + sum_j p_ij^2 / (s_j + 1/C)), and
 
         y_i - f^(-i)(x_i) = (y_i - f_i) / (1 - h_i)                                                      (3)
+
+    With folds each has the eigenvectors of the rest, which serve every C.
 
     Parameters
     ----------
@@ -146,9 +206,20 @@ class LinearPath:
         All positive.
     free_bias : bool
         Free bias (True) or none.
+    folds : sequence of ndarrays, optional
+        Rows that leave together; by default each row leaves alone.
     """
 
-    def __init__(self, Z: Matrix, targets: FloatArray, weights: FloatArray, *, free_bias: bool) -> None:
+    def __init__(
+        self,
+        Z: Matrix,
+        targets: FloatArray,
+        weights: FloatArray,
+        *,
+        free_bias: bool,
+        folds: Sequence[IntArray] | None = None,
+    ) -> None:
+        self._folds, self._Z, self._free_bias = folds, Z, free_bias
         moments = Moments.of(Z, weights, targets)
         centre = moments.mean if free_bias else np.zeros_like(moments.mean)
         self._offset = moments.target if free_bias else np.zeros_like(moments.target)
@@ -161,19 +232,57 @@ class LinearPath:
         self._eigenvalues = np.maximum(eigenvalues, 0.0)
         self._response = V.T @ response
         self._targets, self._weights = targets, weights
-        self._P = np.empty(Z.shape)
+        self._V, self._shift = V, centre @ V
+        self._P = self._turned(Z)
+
+    def _turned(self, Z: Matrix) -> FloatArray:
+        """Return V'(z - mean) of rows."""
+        turned = np.empty(Z.shape)
         for part in row_blocks(*Z.shape):
             block = Z[part]
-            self._P[part] = (block.toarray() if sp.issparse(block) else block - 0.0) @ V
-        self._P -= centre @ V
+            turned[part] = (block.toarray() if sp.issparse(block) else block - 0.0) @ self._V
+        turned -= self._shift
+        return turned
 
-    def leave_one_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
+    def _fitted(self, turned: FloatArray, C: float) -> FloatArray:
+        """Return f at rows that `_turned` was given."""
+        shrink = 1.0 / (self._eigenvalues + 1.0 / C)
+        return np.asarray(self._offset + turned @ (shrink[:, None] * self._response))
+
+    def left_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
         """Yield the values of shape (m, k) for each C."""
+        if self._folds is not None:
+            yield from self._fold_values(Cs, self._folds)
+            return
         for C in Cs:
             shrink = 1.0 / (self._eigenvalues + 1.0 / C)
             leverage = self._bias_leverage + self._weights * self._squares(shrink)
-            fitted = self._offset + self._P @ (shrink[:, None] * self._response)
+            fitted = self._fitted(self._P, C)
             yield self._targets - (self._targets - fitted) / (1.0 - leverage)[:, None]
+
+    def _fold_values(self, Cs: Sequence[float], folds: Sequence[IntArray]) -> Iterator[FloatArray]:
+        found = [np.empty_like(self._targets) for _ in Cs]
+        for rows in folds:
+            rest = np.ones(self._targets.shape[0], dtype=bool)
+            rest[rows] = False
+            others = LinearPath(
+                self._Z[rest], self._targets[rest], self._weights[rest], free_bias=self._free_bias
+            )
+            turned = others._turned(self._Z[rows])
+            for C, values in zip(Cs, found, strict=True):
+                values[rows] = others._fitted(turned, C)
+        yield from found
+
+    def evidence(self, Cs: Sequence[float]) -> Iterator[float | None]:
+        """Yield the logarithm of the evidence for each C, of all targets together."""
+        weights, m = self._weights, self._targets.shape[0]
+        for C in Cs:
+            # |H| = |I + Z'CZ| / prod C_i, and the border of a free bias puts sum C_i to it.
+            volume = float(np.log1p(C * self._eigenvalues).sum() - np.log(C * weights).sum())
+            volume += float(np.log(C * weights.sum())) if self._free_bias else 0.0
+            error = self._targets - self._fitted(self._P, C)
+            fit = C * (weights @ (self._targets * error))
+            yield float(evidence_of(fit, volume, m - int(self._free_bias)).sum())
 
     def _squares(self, shrink: FloatArray) -> FloatArray:
         out = np.empty(self._P.shape[0])

@@ -116,6 +116,7 @@ class ServedModel:
             change = self._propose(entry.kind, entry.payload)
             change.put_in_place(entry.time)
             # The chain says of the request what was answered then.
+            assert change.model._log is not None
             change.model._log = _as_answered(change.model._log, entry)
         self._model = change.model
 
@@ -243,9 +244,7 @@ class ServedModel:
     def _propose(self, kind: str, payload: dict[str, Any]) -> _Change:
         try:
             return self._learning(payload) if kind == "learn" else self._forgetting(payload)
-        except KeyError as error:
-            raise RequestError(422, first_line(error)) from None
-        except (ValueError, TypeError, OverflowError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise RequestError(422, first_line(error)) from None
 
     def _learning(self, payload: dict[str, Any]) -> _Change:

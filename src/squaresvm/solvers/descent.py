@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
+from squaresvm.kernels import Kernel
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.operators import RowCache
 from squaresvm.problem import Problem
 from squaresvm.typing import FloatArray, IntArray
@@ -22,6 +23,7 @@ __all__ = [
     "conjugate_steps",
     "first_steps",
     "next_rows",
+    "refuse_indefinite",
 ]
 
 #: Sweeps, of as many updates as there are rows, that a search may take by default.
@@ -44,6 +46,8 @@ _CONJUGATE_STEPS = 200
 SHORT_PATIENCE = 3
 #: Rows by which K is told to be close to its diagonal.
 _LOOKED_AT = 9
+#: Rows at most by which a kernel is told not to be semidefinite.
+_FACTORED_ROWS = 1000
 
 
 class Extrapolation:
@@ -343,3 +347,27 @@ def next_rows(violation: FloatArray, rows: RowCache, missing: int) -> IntArray:
     others[missing] = np.inf
     count = min(rows.batch, int((rows.place < 0).sum()))
     return np.argpartition(others, -count)[-count:]
+
+
+def refuse_indefinite(problem: Problem) -> None:
+    """Raise where a kernel that need not be semidefinite is seen not to be, on some of the rows or on all.
+
+    Updates stay within their bounds, and so may end at a point beside which none is lower although the
+    problem is not convex. A principal block with a negative eigenvalue proves that H has one.
+    """
+    operator = problem.operator
+    if _is_semidefinite(getattr(operator, "kernel", None)):
+        return
+    m = problem.n_rows
+    chosen = np.unique(np.linspace(0, m - 1, min(m, _FACTORED_ROWS)).astype(np.intp))
+    block = np.asfortranarray(operator.block(chosen, chosen))
+    factor, diagonal = block.copy(order="F"), np.diagonal(block) + problem.ridge[chosen]
+    cholesky_with_jitter(factor, diagonal, lambda: np.copyto(factor, block))
+
+
+def _is_semidefinite(kernel: object) -> bool:
+    if not isinstance(kernel, Kernel):
+        return False
+    return kernel.function in ("linear", "rbf", "laplacian") or (
+        kernel.function == "poly" and kernel.coef0 >= 0.0
+    )

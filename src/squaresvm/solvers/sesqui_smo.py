@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squaresvm.kernels import Kernel
-from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_jitter
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
@@ -32,6 +31,7 @@ from squaresvm.solvers.descent import (
     conjugate_steps,
     first_steps,
     next_rows,
+    refuse_indefinite,
 )
 from squaresvm.solvers.plain_smo import PlainRule, plain_rule
 from squaresvm.solvers.row_descent import solve_by_rows
@@ -44,8 +44,6 @@ _SMALL_A = 0.3
 #: An extrapolation is given up where it would push more than this share of the rows across their bound.
 _CLIPPED = 0.1
 _REFRESHES = 10
-#: Rows at most by which a kernel is told not to be semidefinite.
-_FACTORED_ROWS = 1000
 #: Conjugate steps before single updates have their turn again, or until the violation of the support vectors
 #: is this share of that of the rows at their bound.
 _CONJUGATE_STEPS, _SETTLED = 200, 0.1
@@ -63,16 +61,8 @@ class SesquiSmo:
     ----------
     memory : int, default=2**30
         Bytes for rows of K, where K is not held whole.
-    plain : {'cyclic', 'random', 'largest'}, optional
-        The paper's rule and nothing else, the bias inside the matrix: multipliers one after the other, in an
-        order drawn anew for each sweep, or that of the largest violation. By default what the notes describe.
-    checks : bool, default=True
-        With `plain`: whether multipliers that satisfy the optimality conditions are passed over. Without,
-        all are updated in turn until none changes by more than tol.
-    parallel : int, default=1
-        With `plain`: how many multipliers are updated at once.
-    seed : int, default=0
-        Of the random order.
+    plain, checks, parallel, seed : optional
+        The paper's rule and nothing else: see :class:`TwoSmo`.
     callback, trace : optional
         See :class:`~squaresvm.solvers.Progress`.
 
@@ -152,7 +142,7 @@ class SesquiSmo:
         rule = self._rule()
         if rule is None and problem.operator.features is not None:
             return solve_by_rows(problem, tol, limit, monitor, start)
-        _refuse_indefinite(problem)
+        refuse_indefinite(problem)
         rows = RowCache(problem.operator, self.memory)
         if rule is not None:
             return rule.solve(problem, rows, start, tol, limit, monitor)
@@ -163,30 +153,6 @@ class SesquiSmo:
             return _searched(BoundedDescent(column, rows, beta[:, 0]), tol, limit, monitor)
 
         return by_column(problem, start, monitor, solve)
-
-
-def _refuse_indefinite(problem: Problem) -> None:
-    """Raise where a kernel that need not be semidefinite is seen not to be, on some of the rows or on all.
-
-    Updates stay within their bounds, and so may end at a point beside which none is lower although the
-    problem is not convex. A principal block with a negative eigenvalue proves that H has one.
-    """
-    operator = problem.operator
-    if _is_semidefinite(getattr(operator, "kernel", None)):
-        return
-    m = problem.n_rows
-    chosen = np.unique(np.linspace(0, m - 1, min(m, _FACTORED_ROWS)).astype(np.intp))
-    block = np.asfortranarray(operator.block(chosen, chosen))
-    factor, diagonal = block.copy(order="F"), np.diagonal(block) + problem.ridge[chosen]
-    cholesky_with_jitter(factor, diagonal, lambda: np.copyto(factor, block))
-
-
-def _is_semidefinite(kernel: object) -> bool:
-    if not isinstance(kernel, Kernel):
-        return False
-    return kernel.function in ("linear", "rbf", "laplacian") or (
-        kernel.function == "poly" and kernel.coef0 >= 0.0
-    )
 
 
 def _searched(search: BoundedDescent, tol: float, limit: int, monitor: Monitor) -> Solution:

@@ -80,7 +80,7 @@ class TwoSmo:
     more than a tenth of the residual, conjugate steps along C_i r_i follow: a K of rank r needs r + 1 of
     them, where single updates at C K_ii = 1e3 need sweeps by the hundred.
 
-    With a linear kernel the updates carry w, see :mod:`squaresvm.solvers.row_descent`: in shuffled order,
+    With a linear kernel the updates carry w, see ``squaresvm.solvers.row_descent``: in shuffled order,
     each for the entries of one row, and with a free bias too.
 
     An iteration is a sweep, of as many updates as there are rows, or a conjugate step, which costs the same.

@@ -123,7 +123,7 @@ def inner_model(model: Any) -> Any:
         if name in own:
             return inner_model(own[name])
     name = type(model).__name__
-    if hasattr(type(model), "certificate_") or hasattr(type(model), "forget"):
+    if hasattr(type(model), "certificate_") or hasattr(type(model), "learn"):
         raise NotFittedError(f"this {name} is not fitted yet: call 'fit' first")
     raise ValueError(f"a {name} makes no claim that could be verified: give {_KINDS}, or the file of a model")
 
@@ -205,8 +205,9 @@ def targets_and_weights(
     if classes is None:
         return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1), own
     is_of = np.column_stack([y == label for label in classes])
-    if not is_of.any(axis=1).all():
-        raise LookupError(y[~is_of.any(axis=1)].tolist()[0])
+    strange = ~is_of.any(axis=1) & (own > 0.0)  # A row of weight zero may be the only one of its class.
+    if strange.any():
+        raise LookupError(y[strange].tolist()[0])
     if class_weight:
         factors = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
         own = own * factors[is_of.argmax(axis=1)]

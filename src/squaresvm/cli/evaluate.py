@@ -1,0 +1,160 @@
+"""``squaresvm evaluate``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from squaresvm.cli.console import AsJson, BadInputError, Printer, counted
+from squaresvm.cli.figures import figures_of
+from squaresvm.cli.inputs import ModelPath, Queries, labelled_rows, open_model
+from squaresvm.cli.options import Encoding
+from squaresvm.cli.places import check_page_place
+from squaresvm.judging.figures import Figure, confusion, probability_figures
+from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
+from squaresvm.pages.report import groups
+from squaresvm.typing import FloatArray
+
+__all__ = ["evaluate"]
+
+#: Classes up to which the confusion matrix is printed.
+_FEW_CLASSES = 20
+
+
+def evaluate(
+    model_path: ModelPath,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with labels, as in train.")],
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write one self-contained page there.", show_default="no page"),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of labels.", show_default="that of the training")
+    ] = None,
+    coverage: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Of the intervals of a regression.")
+    ] = 0.9,
+    encoding: Encoding = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a model by rows with labels, each figure beside what guessing would give.
+
+    The rows should be new to the model: figures of rows that it was trained on flatter it.
+    """
+    printer = Printer(as_json)
+    if html is not None:
+        check_page_place(html, model_path, data)
+    model = open_model(model_path, needs_rows=False)
+    with printer.working(f"Reading {data}"):
+        asked, y = labelled_rows(data, model, label=label, encoding=encoding)
+    for note in asked.notes:
+        printer.note(f"{data}: {note}")
+    try:
+        with printer.working(f"Predicting {counted(y.shape[0], 'row')}"):
+            facts = _judged(asked, y, coverage)
+    except ValueError as error:
+        raise BadInputError(f"{data}: {error}") from None
+    facts = {"model": str(model_path), "data": str(data), "rows": int(y.shape[0]), **facts}
+    figures: list[Figure] = facts["figures"]
+    printer.say(f"{counted(y.shape[0], 'row')} of {data}:")
+    for figure in figures:
+        printer.say(f"  {figure}")
+    for line in _confusion_lines(facts):
+        printer.say(line)
+    if figures[0].baseline is not None and not figures[0].is_above_guessing:
+        printer.say(f"That is not better than {figures[0].guess}, within two standard errors.")
+    if html is not None:
+        with printer.writing(html):
+            write_atomically(html, render(_page(facts, model_path, data)))
+        printer.say(f"Page: {html}")
+    calibration = facts.pop("calibration")
+    printer.result(
+        {
+            **facts,
+            "figures": [asdict(figure) for figure in figures],
+            "calibration": None if calibration is None else [part.tolist() for part in calibration],
+            "page": None if html is None else str(html),
+        }
+    )
+
+
+def _judged(asked: Queries, y: np.ndarray[Any, Any], coverage: float) -> dict[str, Any]:
+    """Return figures, confusion matrix and calibration."""
+    model, X = asked.model, asked.X
+    predicted = model.predict(X)
+    if not hasattr(model, "classes_"):
+        figures = figures_of(y, predicted, None, False)
+        if hasattr(model._state, "rows") and y.shape[0]:
+            figures.append(_covered(model.predict_interval(X, coverage), y, coverage))
+        return {"figures": figures, "confusion": None, "classes": None, "calibration": None}
+    figures = figures_of(y, predicted, None, True)
+    p = model.predict_proba(X)
+    figures += probability_figures(y, p, model.classes_)
+    classes = np.unique(np.concatenate([model.classes_, y])).tolist()
+    right = y == model.classes_[1] if model.classes_.size == 2 else predicted == y
+    shares = groups(p[:, 1] if model.classes_.size == 2 else p.max(axis=1), np.asarray(right))
+    return {
+        "figures": figures,
+        "confusion": confusion(y, predicted, classes),
+        "classes": classes,
+        "calibration": shares,
+    }
+
+
+def _covered(ends: FloatArray, y: FloatArray, coverage: float) -> Figure:
+    inside = (ends[:, 0] <= y) & (y <= ends[:, 1])
+    share = float(inside.mean())
+    error = float(np.sqrt(share * (1.0 - share) / max(inside.size - 1, 1)))
+    return Figure(f"share within {coverage:.0%} intervals", share, error, coverage, "promised, roughly")
+
+
+def _confusion_lines(facts: dict[str, Any]) -> list[str]:
+    if facts["confusion"] is None or len(facts["classes"]) > _FEW_CLASSES:
+        return []
+    names = [str(label) for label in facts["classes"]]
+    cells = [[str(count) for count in row] for row in facts["confusion"]]
+    width = max(len(text) for text in [*names, *(cell for row in cells for cell in row)])
+    margin = max(len(name) for name in names)
+    lines = ["Labels (lines) and predictions (columns):"]
+    lines.append("  " + " " * margin + "".join(f"  {name:>{width}}" for name in names))
+    for name, row in zip(names, cells, strict=True):
+        lines.append(f"  {name:<{margin}}" + "".join(f"  {cell:>{width}}" for cell in row))
+    return lines
+
+
+def _page(facts: dict[str, Any], model_path: Path, data: Path) -> Facts:
+    rows = [
+        (figure.name, f"{figure.value:.4g}", _shown(figure.error), _shown(figure.baseline), figure.guess)
+        for figure in facts["figures"]
+    ]
+    tables = [
+        TableOfRows(
+            "Figures",
+            "Each beside what guessing would give.",
+            ("figure", "value", "standard error", "guess", "by"),
+            rows,
+        )
+    ]
+    if facts["confusion"] is not None:
+        names = [str(label) for label in facts["classes"]]
+        lines = [(name, *row) for name, row in zip(names, facts["confusion"], strict=True)]
+        tables.append(
+            TableOfRows("Confusion matrix", "Labels by line, predictions by column.", ("", *names), lines)
+        )
+    main = facts["figures"][0]
+    return Facts(
+        title=f"{model_path.name} on {data.name}",
+        summary=f"{counted(facts['rows'], 'row')}. {str(main)[0].upper()}{str(main)[1:]}.",
+        figures=[(f"{figure.value:.3f}", figure.name) for figure in facts["figures"][:4]],
+        calibration=facts["calibration"],
+        calibration_text="Rows grouped by the probability that they got. On the line, probabilities hold.",
+        tables=tables,
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,137 @@
+"""Scores of decision values, by any scorer of scikit-learn that needs no probabilities."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import get_scorer
+
+from squaresvm.rows.labels import value_columns
+from squaresvm.typing import FloatArray, Matrix
+
+__all__ = ["Judge", "check_scoring"]
+
+
+def check_scoring(scoring: Any) -> Callable[..., float] | None:
+    """Return the scorer that `scoring` names or is; None for the estimator's own ``loo_score``."""
+    if scoring is None:
+        return None
+    if isinstance(scoring, str):
+        found: Callable[..., float] = get_scorer(scoring)
+        return found
+    if not callable(scoring):
+        raise ValueError(
+            f"scoring must be None, the name of a scorer or a callable(estimator, X, y); got {scoring!r}"
+        )
+    return scoring
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What turns decision values of rows, by models without them or others, into a score.
+
+    Parameters
+    ----------
+    scorer : callable or None
+        None: accuracy by weight, or the coefficient of determination.
+    X : array or CSR matrix
+        The rows, handed on to the scorer.
+    y : ndarray of shape (m,)
+    classes : ndarray or None
+        None for regression.
+    sample_weight : ndarray of shape (m,)
+        Of the caller.
+    weights : ndarray of shape (m,)
+        Sample weight times class weight.
+    """
+
+    scorer: Callable[..., float] | None
+    X: Matrix
+    y: np.ndarray[Any, Any]
+    classes: np.ndarray[Any, Any] | None
+    sample_weight: FloatArray
+    weights: FloatArray
+
+    def __call__(self, values: FloatArray) -> float:
+        """Return the score of decision values of shape (m, k)."""
+        if self.scorer is None:
+            if self.classes is None:
+                return self._determination(values)
+            return float(np.average(_labels(self.classes, values) == self.y, weights=self.weights))
+        outputs: BaseEstimator = _Regressor(values if self.y.ndim == 2 else values[:, 0])
+        if self.classes is not None:
+            outputs = _Classifier(values, self.classes)
+        score = self.scorer(outputs, self.X, self.y, **self._weights())
+        if isinstance(score, bool) or not isinstance(score, Real):
+            raise ValueError(f"scoring must return one number; got {score!r}")
+        return float(score)
+
+    def _determination(self, predicted: FloatArray) -> float:
+        """Return what ``r2_score`` would: its checks would take longer than the rest of a small search."""
+        share, y = self.weights / self.weights.sum(), value_columns(self.y)
+        total = share @ (y - share @ y) ** 2
+        left = share @ (y - predicted) ** 2
+        alike = np.where(left == 0.0, 0.0, 1.0)
+        return float(1.0 - np.divide(left, total, out=alike, where=total > 0.0).mean())
+
+    def _weights(self) -> dict[str, FloatArray]:
+        """Return the weights where there are any and the scorer takes them."""
+        if np.all(self.sample_weight == self.sample_weight[0]):
+            return {}
+        function: Any = getattr(self.scorer, "_score_func", self.scorer)
+        takes = "sample_weight" in inspect.signature(function).parameters
+        return {"sample_weight": self.sample_weight} if takes else {}
+
+
+def _labels(classes: np.ndarray[Any, Any], values: FloatArray) -> np.ndarray[Any, Any]:
+    if values.shape[1] == 1:
+        return classes[(values[:, 0] > 0).astype(np.intp)]
+    return classes[values.argmax(axis=1)]
+
+
+class _Outputs(BaseEstimator):
+    """Stands for the models without each row in turn: it knows what they say of that row, and no more."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self.values = values
+
+    def _of(self, X: Any) -> FloatArray:
+        if X.shape[0] != self.values.shape[0]:
+            raise ValueError(
+                f"leave-one-out values exist for the {self.values.shape[0]} rows that are judged, all of "
+                f"them; the scorer asked for {X.shape[0]} rows"
+            )
+        return self.values
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class _Regressor(RegressorMixin, _Outputs):
+    def predict(self, X: Any) -> FloatArray:
+        return self._of(X)
+
+
+class _Classifier(ClassifierMixin, _Outputs):
+    def __init__(self, values: FloatArray, classes: np.ndarray[Any, Any]) -> None:
+        super().__init__(values)
+        self.classes_ = classes
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        return _labels(self.classes_, self._of(X))
+
+    def decision_function(self, X: Any) -> FloatArray:
+        values = self._of(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        raise ValueError(
+            "this scorer needs probabilities, and those are calibrated on the very leave-one-out values that "
+            "it would judge: choose one of labels or decision values, such as 'accuracy', 'f1' or 'roc_auc'"
+        )

@@ -1,0 +1,276 @@
+"""What searches over C and gamma share: folds, paths, and what the search said."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from squaresvm.estimators import LSSVR
+from squaresvm.estimators.requests import Updating
+from squaresvm.judging.folds import Folds
+from squaresvm.judging.scores import Judge, check_scoring
+from squaresvm.models.model import Settings
+from squaresvm.models.problems import check_costs, encode, features, find_classes
+from squaresvm.rows import Rows
+from squaresvm.runtime.arguments import check_integer
+from squaresvm.search.grid import (
+    Search,
+    check_values,
+    default_Cs,
+    default_gammas,
+)
+from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
+from squaresvm.search.results import SearchResults
+from squaresvm.search.walk import WALK_ROWS, Walk, can_be_low_rank, cell_paths, rows_to_search
+from squaresvm.streaming import Source
+from squaresvm.typing import FloatArray, IntArray, Matrix
+
+__all__ = ["LooSearch"]
+
+
+class LooSearch(Updating):
+    """What both searches share: `fit` searches first, and `forget` drops what the search said."""
+
+    Cs: Sequence[float] | None
+    gammas: Sequence[float] | None
+    scoring: Any
+    refine: int
+    n_jobs: int | None
+    cv: Any
+    _search: SearchResults | None
+    #: The groups of the rows, while they are fitted.
+    _groups: Any = None
+    #: Whether there were any.
+    _had_groups: bool = False
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: npt.ArrayLike | None = None,
+        ids: Iterable[Hashable] | None = None,
+        *,
+        groups: npt.ArrayLike | None = None,
+        checkpoint: Any = None,
+    ) -> Self:
+        """Search, and fit the model of the best cell; a failure leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X, y, sample_weight, ids, checkpoint :
+            As in :meth:`squaresvm.LSSVC.fit`; no source.
+        groups : array-like of shape (m,), optional
+            The group of each row: rows leave with their group, or as the splitter `cv` says. They are not
+            kept.
+
+        Returns
+        -------
+        self
+        """
+        self._groups = groups
+        try:
+            super().fit(X, y, sample_weight, ids, checkpoint=checkpoint)
+        finally:
+            self.__dict__.pop("_groups", None)
+        self._had_groups = groups is not None
+        return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.Cs is not None:
+            check_values("Cs", self.Cs)
+        if self.gammas is not None:
+            check_values("gammas", self.gammas)
+            if not self._has_gamma:
+                raise ValueError(f"kernel={self.kernel!r} has no gamma: leave gammas=None")
+        if self._by_evidence:
+            if not isinstance(self, LSSVR):
+                raise ValueError("scoring='evidence' is for values: take LSSVRCV, or another scorer")
+            if self.cv is not None:
+                raise ValueError("scoring='evidence' leaves no rows out: leave cv=None")
+        else:
+            check_scoring(self.scoring)
+        check_integer("refine", self.refine, 0)
+        if self.n_jobs is not None and (check_integer("n_jobs", self.n_jobs, -(2**31)) == 0):
+            raise ValueError("n_jobs must not be 0: None or 1 is one job, -1 as many as there are cores")
+
+    def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
+        raise ValueError(
+            f"{type(self).__name__} searches over rows in memory, not over a source: search on some rows, "
+            "then fit the plain estimator from the source with the C that was found"
+        )
+
+    @property
+    def _has_gamma(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel in HAVE_GAMMA
+
+    def _settings(self, rows: Rows, is_refit: bool = False) -> Settings:
+        """Return the settings with the C and gamma of the best leave-one-out score."""
+        settings = super()._settings(rows, is_refit)
+        weights = settings.row_weights(rows.y, rows.weights)
+        held: IntArray = np.flatnonzero(weights > 0)
+        if held.size == 0:
+            raise ValueError("all rows have weight zero: there is nothing to learn from")
+        y = rows.y[held]
+        classes = find_classes(y, settings)
+        folds = self._search_folds(rows, weights, classes, is_refit)
+        if folds is None:
+            _check_rows_to_leave_out(y, classes)
+        Cs = default_Cs() if self.Cs is None else check_values("Cs", self.Cs)
+        for C in (Cs[0], Cs[-1]):
+            check_costs(C, weights[held], held)
+        X = self._rows_or_kernel(rows, held)
+        judge = None
+        if not self._by_evidence:
+            judge = Judge(check_scoring(self.scoring), X, y, classes, rows.weights[held], weights[held])
+        tasks = self._tasks
+        told = None if tasks is None else (lambda: tasks.told("decomposition"))
+        options = self.refine, self.n_jobs, bool(self.verbose), told
+        targets = encode(y, classes)
+        if judge is not None and folds is None and self._walks(settings, X):
+            some = rows_to_search(X.shape[0])
+            weight = weights[held][some]
+            few = Judge(judge.scorer, X[some], y[some], classes, rows.weights[held][some], weight)
+            assert settings.kernel is not None
+            exact, coarse = cell_paths(settings.kernel, X[some], targets[some], weight, settings.bias.is_free)
+            search: Search = Walk(exact, few, *options, coarse, some.size < X.shape[0])
+        else:
+            search = Search(self._paths(X, settings, targets, weights[held], folds), judge, *options)
+        self._search = search.run(Cs, self._gamma_values(settings))
+        C, gamma = self._search.best
+        kernel = settings.kernel
+        if kernel is not None and gamma is not None:
+            kernel = replace(kernel, gamma=gamma)
+        return replace(settings, C=C, kernel=kernel)
+
+    def _search_folds(
+        self, rows: Rows, weights: FloatArray, classes: np.ndarray[Any, Any] | None, is_refit: bool
+    ) -> list[IntArray] | None:
+        """Return the rows of positive weight that leave together; None where each leaves alone."""
+        if is_refit and self._had_groups:
+            raise ValueError("the groups of the fit were not kept: fit anew, with groups")
+        if self.cv is None and self._groups is None:
+            return None
+        X = np.empty((rows.count, 1)) if self._is_precomputed else rows.X
+        folds = Folds.of(self.cv, self._groups, X, rows.y, is_classifier=classes is not None)
+        folds.check_rest(rows.y, weights, classes)
+        return [fold for fold in folds.within(np.flatnonzero(weights > 0), rows.count) if fold.size]
+
+    def _walks(self, settings: Settings, X: Matrix) -> bool:
+        """Return whether the grid is ours, and so large that low-rank models say where to look."""
+        ours = self.Cs is None and self.gammas is None
+        return ours and X.shape[0] >= WALK_ROWS and can_be_low_rank(settings.kernel)
+
+    @property
+    def _by_evidence(self) -> bool:
+        return isinstance(self.scoring, str) and self.scoring == "evidence"
+
+    def _gamma_values(self, settings: Settings) -> list[float | None]:
+        if not self._has_gamma:
+            return [None]
+        assert settings.kernel is not None
+        if self.gammas is None:
+            return [*default_gammas(settings.kernel.gamma)]
+        return [*check_values("gammas", self.gammas)]
+
+    def _rows_or_kernel(self, rows: Rows, held: IntArray) -> Matrix:
+        """Return the features of the rows in the problem, or their kernel matrix where that was given."""
+        if not self._is_precomputed:
+            return features(rows, held)
+        if rows.n_columns:
+            return rows.X[np.ix_(held, held)]
+        # A model that is fitted again: its operator has K, of these very rows.
+        everyone = np.arange(held.size)
+        return self._holding("searching anew").problem.operator.block(everyone, everyone)
+
+    @staticmethod
+    def _paths(
+        X: Matrix,
+        settings: Settings,
+        targets: FloatArray,
+        weights: FloatArray,
+        folds: list[IntArray] | None = None,
+    ) -> Any:
+        """Return what makes the path over C of one gamma."""
+        options: dict[str, Any] = {"free_bias": settings.bias.is_free, "folds": folds}
+        kernel = settings.kernel
+        if kernel is None:
+
+            def given(gamma: float | None) -> Path:
+                return KernelPath(np.array(X, np.float64, order="F"), targets, weights, **options)
+
+            return given
+        if settings.is_linear and X.shape[1] < X.shape[0]:
+            return lambda gamma: LinearPath(X, targets, weights, **options)
+        family = KernelFamily(kernel, X)
+
+        def computed(gamma: float | None) -> Path:
+            K = family(kernel.gamma if gamma is None else gamma)
+            return KernelPath(K, targets, weights, **options)
+
+        return computed
+
+    def _kept_of_rows(self) -> list[str]:
+        numbers = "C and gamma" if self._has_gamma else "C"
+        return [
+            *super()._kept_of_rows(),
+            f"{numbers} were chosen by scores on all rows of the fit, and stay until refit",
+        ]
+
+    def _drop_results(self) -> None:
+        # The scores were taken from the rows that left, too; C and gamma stay.
+        self._search = None
+
+    def _results(self, attribute: str) -> SearchResults:
+        self._fitted(attribute)
+        if self._search is None:
+            raise AttributeError(
+                f"{attribute} was dropped when rows were forgotten, because it was taken from them, too; "
+                "best_params_, C_ and gamma_ are kept, and refit() searches anew"
+            )
+        return self._search
+
+    @property
+    def cv_results_(self) -> dict[str, Any]:
+        """Scores of all cells, as in ``GridSearchCV``; not after `forget`."""
+        return self._results("cv_results_").as_dict()
+
+    @property
+    def best_index_(self) -> int:
+        """Where the best cell stands in ``cv_results_``."""
+        return self._results("best_index_").best_index
+
+    @property
+    def best_score_(self) -> float:
+        """The score of the best cell: of all rows left out, alone or by folds, or its evidence."""
+        results = self._results("best_score_")
+        return results.scores[results.best_index]
+
+    @property
+    def best_params_(self) -> dict[str, float]:
+        """The C, and the gamma where the kernel has one, that were chosen."""
+        settings = self._fitted("best_params_").settings
+        if not self._has_gamma:
+            return {"C": settings.C}
+        assert settings.kernel is not None
+        return {"C": settings.C, "gamma": settings.kernel.gamma}
+
+
+def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> None:
+    """Raise a ValueError where the problem without one of its rows is another one, or none."""
+    if y.size < 2:
+        raise ValueError(
+            f"leaving one row out needs at least two rows of positive weight; got {y.size} (n_samples = 1)"
+        )
+    if classes is None:
+        return
+    for label in classes.tolist():
+        if np.count_nonzero(y == label) == 1:
+            raise ValueError(
+                f"class {label!r} has one row of positive weight, and without it no model would know that "
+                "class: leave-one-out needs two rows a class; add rows, or take the class out"
+            )
