@@ -90,6 +90,10 @@ class Ids:
         ValueError
             For an id that is given twice.
         """
+        if type(ids) is list and len(ids) == 1 and type(ids[0]) is int:
+            place = self._find(ids[0])  # The ordinary request needs no array of ids.
+            if place is not None:
+                return np.array([place], dtype=np.intp)
         wanted = _as_id_array(ids)
         places = self._numbered_places(wanted) if wanted.size > 1 else None
         if places is not None:
