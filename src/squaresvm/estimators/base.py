@@ -28,11 +28,10 @@ from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.models.fit_log import FitListener, FitListeners, FitLog
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
-from squaresvm.models.problems import make_operator
 from squaresvm.models.source_fit import fit_source
 from squaresvm.models.state import State
-from squaresvm.models.train import train
-from squaresvm.operators import Operator, ProximalOperator
+from squaresvm.models.train import given_kernel, same_kernel, train
+from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
 from squaresvm.readers.frames import prepared_rows
@@ -144,7 +143,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         settings, operator = trial._settings(rows), None
         if settings.kernel is None:
             # The store of the operator holds K from now on; the rows have no features.
-            operator = _precomputed(rows, settings)
+            operator = given_kernel(rows, settings)
             rows = replace(rows, base=np.empty((rows.count, 0)))
         trial._state = trial._trained(rows, settings, operator)
         trial._log = begun(trial._state, time.perf_counter() - start)
@@ -197,7 +196,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             assert isinstance(state, State)
             settings, operator, claim = trial._settings(rows, is_refit=True), None, Claim()
             if settings.kernel is None:
-                operator, claim = _same_kernel(state, rows, settings), Claim(state.claim)
+                operator, claim = same_kernel(state, rows, settings), Claim(state.claim)
             trial._state = trial._trained(rows, settings, operator, claim)
             log = log_of(self._log, state.n_rows)
             trial._log = begun(trial._state, time.perf_counter() - start, log)
@@ -391,24 +390,3 @@ def refuse_out(out: object) -> None:
     """Raise unless nothing is to be written: rows in memory have their answer in memory."""
     if out is not None:
         raise ValueError("out can be given only with a source: save the array that is returned")
-
-
-def _same_kernel(state: State, rows: Rows, settings: Settings) -> Operator:
-    """Return the operator of the same kernel matrix under other weights."""
-    operator = state.problem.operator
-    weights = settings.row_weights(rows.y, rows.weights)
-    if not np.array_equal(weights > 0, state.weights > 0):
-        raise ValueError(
-            "the rows of positive weight have changed, and the kernel values of the others were not kept: "
-            "fit with the kernel matrix of all rows"
-        )
-    if isinstance(operator, ProximalOperator):
-        return ProximalOperator(operator.inner, weights[weights > 0])
-    return operator
-
-
-def _precomputed(rows: Rows, settings: Settings) -> Operator:
-    """Return the operator of a kernel matrix that came as the features of the rows."""
-    weights = settings.row_weights(rows.y, rows.weights)
-    held = np.flatnonzero(weights > 0)
-    return make_operator(rows, held, weights[held], settings)

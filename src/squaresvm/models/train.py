@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from squaresvm.models.fit_log import FitListener
 from squaresvm.models.model import Known, Settings, warn_unless_converged
 from squaresvm.models.ownership import Claim
-from squaresvm.models.problems import check_costs, find_classes, make_problem, rows_of_weight
+from squaresvm.models.problems import check_costs, find_classes, make_operator, make_problem, rows_of_weight
 from squaresvm.models.state import State
-from squaresvm.operators import Operator
+from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.rows import Rows
 from squaresvm.solvers.choose import choose
 
-__all__ = ["train"]
+__all__ = ["given_kernel", "same_kernel", "train"]
 
 
 def train(
@@ -74,3 +76,24 @@ def train(
         log.ended(state.certificate)
     warn_unless_converged(state)
     return state
+
+
+def same_kernel(state: State, rows: Rows, settings: Settings) -> Operator:
+    """Return the operator of the same kernel matrix under other weights."""
+    operator = state.problem.operator
+    weights = settings.row_weights(rows.y, rows.weights)
+    if not np.array_equal(weights > 0, state.weights > 0):
+        raise ValueError(
+            "the rows of positive weight have changed, and the kernel values of the others were not kept: "
+            "fit with the kernel matrix of all rows"
+        )
+    if isinstance(operator, ProximalOperator):
+        return ProximalOperator(operator.inner, weights[weights > 0])
+    return operator
+
+
+def given_kernel(rows: Rows, settings: Settings) -> Operator:
+    """Return the operator of a kernel matrix that came as the features of the rows."""
+    weights = settings.row_weights(rows.y, rows.weights)
+    held = np.flatnonzero(weights > 0)
+    return make_operator(rows, held, weights[held], settings)

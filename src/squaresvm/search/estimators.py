@@ -156,7 +156,6 @@ class LSSVRCV(LooSearch, LSSVR):
     Examples
     --------
     >>> import numpy as np
-    import numpy.typing as npt
     >>> from squaresvm import LSSVRCV
     >>> X = np.linspace(0, 6, 60)[:, None]
     >>> model = LSSVRCV().fit(X, np.sin(X).ravel())

@@ -305,8 +305,7 @@ class KernelFamily:
     Examples
     --------
     >>> import numpy as np
-    >>> from squaresvm.judging.evidence import evidence_of
-    from squaresvm.kernels import Kernel
+    >>> from squaresvm.kernels import Kernel
     >>> from squaresvm.search.paths import KernelFamily
     >>> family = KernelFamily(Kernel("rbf"), np.array([[0.0], [1.0]]))
     >>> np.round(family(2.0), 3)
