@@ -48,7 +48,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_landmarks : int, optional
+    n_components : int, optional
         At most the number of rows. By default 100, or all rows where there are fewer.
     landmarks : {'uniform', 'k-means++', 'leverage', 'pivoted-cholesky'}, default='uniform'
         How landmarks are chosen among the rows: with equal chances; far from each other; by approximate
@@ -87,7 +87,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_landmarks: int | None = None,
+        n_components: int | None = None,
         *,
         landmarks: str = "uniform",
         kernel: str | KernelFunction = "rbf",
@@ -96,7 +96,7 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         coef0: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.n_landmarks = n_landmarks
+        self.n_components = n_components
         self.landmarks = landmarks
         self.kernel = kernel
         self.gamma = gamma
@@ -200,8 +200,8 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self._map(X)
 
     def _check_parameters(self) -> None:
-        if self.n_landmarks is not None:
-            check_integer("n_landmarks", self.n_landmarks, 1)
+        if self.n_components is not None:
+            check_integer("n_components", self.n_components, 1)
         if self.landmarks not in LANDMARKS:
             names = ", ".join(map(repr, LANDMARKS))
             raise ValueError(f"landmarks must be one of {names}; got {self.landmarks!r}")
@@ -213,14 +213,14 @@ class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_random_state_parameter(self.random_state)
 
     def _count(self, n_rows: int) -> int:
-        if self.n_landmarks is None:
+        if self.n_components is None:
             return min(_DEFAULT, n_rows)
-        if self.n_landmarks > n_rows:
+        if self.n_components > n_rows:
             raise ValueError(
-                f"n_landmarks={self.n_landmarks} landmarks cannot be chosen out of {n_rows} rows "
+                f"n_components={self.n_components} landmarks cannot be chosen out of {n_rows} rows "
                 f"(n_samples={n_rows}): give at most as many as there are rows"
             )
-        return int(self.n_landmarks)
+        return int(self.n_components)
 
     def _kernel(self, X: Matrix) -> Kernel:
         gamma = self.gamma

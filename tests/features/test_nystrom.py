@@ -17,7 +17,7 @@ from squaresvm import LSSVC, LSSVR, RLSSVC, Nystrom
 from squaresvm.kernels import Kernel
 from squaresvm.landmarks import LANDMARKS
 from squaresvm.runtime import resources
-from support import oracle, problems
+from support import forged, oracle, problems
 from support.remains import Remains
 
 KERNELS = {
@@ -156,8 +156,8 @@ def test_random_state_and_pickle():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_landmarks": 51}, "n_landmarks=51 landmarks cannot be chosen out of 50 rows"),
-        ({"n_landmarks": 0}, "n_landmarks must be an integer of at least 1"),
+        ({"n_components": 51}, "n_components=51 landmarks cannot be chosen out of 50 rows"),
+        ({"n_components": 0}, "n_components must be an integer of at least 1"),
         ({"landmarks": "random"}, "landmarks must be one of 'uniform', 'k-means"),
         ({"kernel": "precomputed"}, "computes kernel values itself"),
         ({"gamma": -1.0}, "gamma must be"),
@@ -171,7 +171,7 @@ def test_bad_input(parameters, message):
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_forgotten_landmarks_are_gone(kernel, sparse, tmp_path):
+def test_forgotten_components_are_gone(kernel, sparse, tmp_path):
     """Features are those of the other landmarks, and no number of a forgotten row is left."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(40, 4))
@@ -200,3 +200,15 @@ def test_forgotten_landmarks_are_gone(kernel, sparse, tmp_path):
     with pytest.raises(ValueError, match="numbers of rows"):
         features.forget(["a"])
     assert features.transform(rows).tobytes() == Z.tobytes()
+
+
+def test_files_with_the_older_name_of_n_components(tmp_path):
+    X = problems.rows(m=50)
+    model = Nystrom(n_components=7, random_state=0).fit(X)
+    squaresvm.save(model, tmp_path / "new")
+    header, body = forged.opened((tmp_path / "new").read_bytes())
+    header["parameters"]["n_landmarks"] = header["parameters"].pop("n_components")
+    (tmp_path / "old").write_bytes(forged.sealed(header, body))
+    loaded = squaresvm.load(tmp_path / "old")
+    assert loaded.get_params() == model.get_params()
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))

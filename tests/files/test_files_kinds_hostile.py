@@ -179,7 +179,7 @@ class TestEveryKind:
         ("features", "parameters", None),
         ("features", "parameters.kernel", "precomputed"),
         ("features", "parameters.landmarks", "exec"),
-        ("features", "parameters.n_landmarks", -1),
+        ("features", "parameters.n_components", -1),
         ("features", "parameters.random_state", {"a": 1}),
         ("features", "n_features", 3),
         ("features", "sparse", True),

@@ -66,6 +66,14 @@ def text(browser, id):
     return browser.find_element(By.ID, id).text
 
 
+@pytest.fixture(autouse=True)
+def fresh_log(browser):
+    """Leave to each test what the browser complains of in its own pages only."""
+    yield
+    browser.get("about:blank")  # What is still being asked for ends here, and is said before the next test.
+    complaints(browser)
+
+
 def complaints(browser):
     return [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"]
 

@@ -396,7 +396,7 @@ class _History:
             return ""  # Nothing is claimed that could be wrong in silence.
         room = 10 * referee.EPS * max(truth.objective, theirs.objective)
         gaps = [np.sqrt(2 * (max(one.gap, 0.0) + room)) for one in (truth, theirs)]
-        bound = SLACK * sum(gaps) / np.sqrt(p.costs.astype(float)) + truth.scale * (
+        bound = SLACK * sum(gaps) * referee.reach(p) + truth.scale * (
             1e-7 + ROUNDING * (truth.rounding + theirs.rounding)
         )
         off = np.abs(truth.decision - theirs.decision).max(axis=1).astype(float)

@@ -340,3 +340,16 @@ def _solved(p, K, y):
     decision = dual.K @ beta + bias
     objective = oracle._objective(dual, beta, bias, decision, loss)
     return oracle.Answer(beta.astype(np.float64), float(bias), decision.astype(np.float64), float(objective))
+
+
+def reach(p):
+    """Return how far f can move at each row for a gap g, of sqrt(2 g).
+
+    The squared loss has curvature C_i at each row. The squared hinge has none beyond the margin: there it is
+    |w|^2 / 2, and A b^2 / 2, that hold f, so that it moves by up to |(x, 1 / sqrt(A))|.
+    """
+    by_loss = 1 / np.sqrt(p.costs.astype(float))
+    if not p.hinge:
+        return by_loss
+    inside = np.diagonal(p.K).astype(float) + (0.0 if p.A in (FREE, NONE) else 1 / p.A)
+    return np.maximum(by_loss, np.sqrt(np.maximum(inside, 0.0)))

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info
 from squaresvm._version import __version__
 from squaresvm.cli.console import AsJson, BadInputError, Commands, Printer, counted, naming
 from squaresvm.cli.evaluate import evaluate
+from squaresvm.cli.explain import explain
 from squaresvm.cli.inspect import inspect
 from squaresvm.cli.places import check_page_place
 from squaresvm.cli.requests import forget, learn, predict
@@ -282,7 +283,8 @@ def _tell(printer: Printer, results: dict[str, Any]) -> None:
         printer.say(f"{name}: {verdict(entry)}")
 
 
-for command in (train, predict, evaluate, learn, forget, inspect, verify, receipts, serve, bench, demo):
+_REQUESTS = (train, predict, evaluate, explain, learn, forget)
+for command in (*_REQUESTS, inspect, verify, receipts, serve, bench, demo):
     app.command()(command)
 
 

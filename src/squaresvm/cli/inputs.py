@@ -30,6 +30,7 @@ __all__ = [
     "Queries",
     "as_integer",
     "ids_of",
+    "labelled_part",
     "labelled_rows",
     "new_rows",
     "open_model",
@@ -209,6 +210,27 @@ def labelled_rows(
     y = _values(table, name) if regression else _labels(table, name, model.classes_.dtype.kind)
     model.__dict__.pop("feature_names_in_", None)
     return Queries(model, preparation.rows(table), table, notes), y
+
+
+def labelled_part(asked: Queries) -> tuple[Matrix, np.ndarray[Any, Any]] | None:
+    """Return those rows of a file that have labels, and these; None where fewer than two have."""
+    model, table = asked.model, asked.table
+    regression = not hasattr(model, "classes_")
+    if isinstance(table, SparseRows):
+        if table.y.size < 2:
+            return None
+        return asked.X, table.y.astype(np.float64) if regression else _like_classes(
+            table.y, model, table.path
+        )
+    preparation = Record.of(model).preparation
+    if preparation is None or preparation.label not in table.columns:
+        return None
+    known = ~table.columns[preparation.label].missing
+    if np.count_nonzero(known) < 2:
+        return None
+    part, name = table.only(known), preparation.label
+    y = _values(part, name) if regression else _labels(part, name, model.classes_.dtype.kind)
+    return asked.X[known], y
 
 
 def ids_of(table: Table | SparseRows, model: Any) -> list[str]:

@@ -6,7 +6,7 @@ import io
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -23,7 +23,7 @@ from squaresvm.cli.console import (
     counted,
     printable,
 )
-from squaresvm.cli.inputs import ModelPath, open_model
+from squaresvm.cli.inputs import ModelPath, labelled_rows, open_model
 from squaresvm.cli.places import check_page_place
 from squaresvm.files import Record
 from squaresvm.pages import charts
@@ -41,6 +41,8 @@ _ACTIONS = {
 }
 
 
+#: Rows that hurt at most.
+_HURTING = 10
 #: Columns that a page names at most.
 _MOST_COLUMNS = 40
 _LEFT_OUT = "Each row is predicted by the model without that row."
@@ -50,6 +52,14 @@ _WHICH_ROWS = (
 )
 
 
+class Hurting(NamedTuple):
+    """Training rows without which the score on the rows of a file would be larger, and that score now."""
+
+    data: Path
+    score: float
+    rows: list[dict[str, Any]]
+
+
 def inspect(
     model_path: ModelPath,
     html: Annotated[
@@ -57,32 +67,59 @@ def inspect(
         typer.Option("--html", help="Write one self-contained page there.", show_default="no page"),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows to name at most.")] = 8,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", help="Rows with labels: name training rows that hurt on them.", show_default="none"
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe a model: accuracy, certificate, calibration, influential and suspicious rows, history.
 
     Everything is computed from the rows in the file: the certificate, the exact leave-one-out score (for the
-    squared hinge with more than 400 support vectors: of a fixed active set), and the calibration.
+    squared hinge with more than 400 support vectors: of a fixed active set), and the calibration. With
+    --data also the training rows without which the accuracy, or R2, on those rows would be larger, exactly.
     """
     printer = Printer(as_json)
     if html is not None:
-        check_page_place(html, model_path)
+        check_page_place(html, model_path, *([] if data is None else [data]))
     model = open_model(model_path)
     try:
         with printer.working("Leaving each row out"):
             report = examine(model, rows)
     except ValueError as error:
         raise BadInputError(f"{model_path}: {error}") from None
+    hurting = None if data is None else _rows_that_hurt(model, data, printer)
     if html is not None:
-        page = render(_page(model, report, model_path))
+        page = render(_page(model, report, model_path, hurting))
         with printer.writing(html):
             write_atomically(html, page)
     if as_json:
-        printer.result(_facts(model, report, model_path, html))
+        printer.result(_facts(model, report, model_path, html, hurting))
         return
-    _print(printer, model, report)
+    _print(printer, model, report, hurting)
     if html is not None:
         printer.say(f"Page: {html}")
+
+
+def _rows_that_hurt(model: Any, data: Path, printer: Printer) -> Hurting:
+    """Return the training rows without which the score on the rows of a file would be larger."""
+    with printer.working(f"Reading {data}"):
+        asked, y = labelled_rows(data, model)
+    for note in asked.notes:
+        printer.note(f"{data}: {note}")
+    try:
+        with printer.working("Leaving each row out"):
+            score, change = asked.model.score(asked.X, y), asked.model.influence(asked.X, y)
+    except ValueError as error:
+        raise BadInputError(f"{data}: {error}") from None
+    if not np.isfinite(score):
+        raise BadInputError(f"{data}: R2 needs two rows with different values")
+    order = [i for i in np.argsort(-change, kind="stable")[:_HURTING] if change[i] > 0.0]
+    ids, labels = model.ids_, model._state.rows.y
+    found = [{"id": ids[i], "label": labels[i], "change": float(change[i])} for i in order]
+    return Hurting(data, float(score), found)
 
 
 def _what(model: Any) -> list[tuple[str, str]]:
@@ -119,12 +156,19 @@ def _score_name(report: Report, model: Any) -> str:
     return f"exact leave-one-out {kind}" if report.is_exact else f"leave-one-out {kind} of a fixed active set"
 
 
-def _print(printer: Printer, model: Any, report: Report) -> None:
+def _score_line(report: Report, model: Any) -> str:
+    """Return the score beside its standard error and what guessing gives."""
+    error = "" if report.error is None else f" +- {report.error:.4f}"
+    guess = "the mean" if report.error is None else "the majority class"
+    return f"{report.score:.4f}{error}, {_score_name(report, model)} ({guess}: {report.baseline:.4f})"
+
+
+def _print(printer: Printer, model: Any, report: Report, hurting: Hurting | None) -> None:
     for name, value in _what(model):
         printer.say(f"{name + ':':<13} {value}")
     printer.say(f"{'certificate:':<13} {certificate_line(model)}")
     if report.score is not None:
-        printer.say(f"{'score:':<13} {report.score:.4f}, {_score_name(report, model)}")
+        printer.say(f"{'score:':<13} {_score_line(report, model)}")
     if report.brier is not None:
         printer.say(
             f"{'calibration:':<13} Brier score {report.brier:.4f} of the probabilities of rows left out"
@@ -134,7 +178,7 @@ def _print(printer: Printer, model: Any, report: Report) -> None:
         file=io.StringIO(), width=shutil.get_terminal_size().columns, highlight=False, markup=False
     )
     with console.capture() as grids:
-        for table in _tables(model, report):
+        for table in _tables(model, report, hurting):
             console.print(_grid(table))
     printer.data(grids.get())
 
@@ -148,7 +192,15 @@ def _grid(table: TableOfRows) -> Grid:
     return grid
 
 
-def _tables(model: Any, report: Report) -> list[TableOfRows]:
+def _hurting_table(model: Any, hurting: Hurting) -> TableOfRows:
+    kind = "accuracy" if hasattr(model, "classes_") else "R2"
+    heading = f"Rows that hurt on {hurting.data.name}" + ("" if hurting.rows else ": none")
+    text = f"Without the row, the {kind} on these rows would be larger by so much; it is {hurting.score:.4f}."
+    lines = [(row["id"], row["label"], f"{row['change']:+.4g}") for row in hurting.rows]
+    return TableOfRows(heading, text, ("id", "label", f"change of {kind} without the row"), lines)
+
+
+def _tables(model: Any, report: Report, hurting: Hurting | None) -> list[TableOfRows]:
     tables = []
     value = "margin" if hasattr(model, "classes_") else "residual"
     if report.influential:
@@ -171,6 +223,8 @@ def _tables(model: Any, report: Report) -> list[TableOfRows]:
                 [(row.id, row.label, row.expected, f"{row.value:+.3f}") for row in report.suspects],
             )
         )
+    if hurting is not None:
+        tables.append(_hurting_table(model, hurting))
     lines = [
         (
             event.time.replace("T", " ")[:19],
@@ -191,7 +245,7 @@ def _tables(model: Any, report: Report) -> list[TableOfRows]:
     return tables
 
 
-def _page(model: Any, report: Report, path: Path) -> Facts:
+def _page(model: Any, report: Report, path: Path, hurting: Hurting | None) -> Facts:
     certificate = report.certificate
     figures = [(f"{model.ids_.size:,}", "rows held")]
     if report.score is not None:
@@ -218,7 +272,7 @@ def _page(model: Any, report: Report, path: Path) -> Facts:
         summary=f"{type(model).__name__} with {model.kernel} kernel, {counted(model.ids_.size, 'row')}.",
         figures=figures,
         about=what,
-        tables=[shown, *_column_table(model), *_tables(model, report)],
+        tables=[shown, *_column_table(model), *_tables(model, report, hurting)],
         calibration=report.shares,
         calibration_text=_WHICH_ROWS,
         margins=report.margins if hasattr(model, "classes_") else None,
@@ -268,7 +322,9 @@ def _pictures(model: Any, report: Report) -> list[str]:
     return [shares, charts.confusion(names, report.counts, _LEFT_OUT)]
 
 
-def _facts(model: Any, report: Report, path: Path, html: Path | None) -> dict[str, Any]:
+def _facts(
+    model: Any, report: Report, path: Path, html: Path | None, hurting: Hurting | None
+) -> dict[str, Any]:
     history = Record.of(model).history
     return {
         "model": str(path),
@@ -285,9 +341,12 @@ def _facts(model: Any, report: Report, path: Path, html: Path | None) -> dict[st
         "solver_reason": model.solver_reason_,
         "certificate": certificate_facts(model),
         "loo_score": report.score,
+        "loo_error": report.error,
+        "baseline": report.baseline,
         "loo_is_exact": report.is_exact,
         "brier": report.brier,
         "influential": [asdict(row) for row in report.influential],
         "suspects": [asdict(row) for row in report.suspects],
+        "hurting": None if hurting is None else hurting._asdict(),
         "history": [asdict(event) for event in history.events],
     }

@@ -60,6 +60,12 @@ def predict(
             show_default="none",
         ),
     ] = None,
+    sets: Annotated[
+        bool, typer.Option("--sets", help="Add which labels each row may have, one column a class, as CSV.")
+    ] = False,
+    coverage: Annotated[
+        float | None, typer.Option(min=0.01, max=0.99, help="Of the sets.", show_default="0.9")
+    ] = None,
     encoding: Encoding = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -75,6 +81,10 @@ def predict(
         raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no probabilities")
     if interval is not None and not hasattr(model, "predict_interval"):
         raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no intervals")
+    if sets and not hasattr(model, "predict_set"):
+        raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no sets of labels")
+    if coverage is not None and not sets:
+        raise BadInputError("--coverage is that of --sets; intervals take theirs as --interval 0.9")
     with printer.working(f"Reading {data}"):
         asked = query_rows(data, model, encoding=encoding)
     model, X, notes = asked.model, asked.X, asked.notes
@@ -87,6 +97,7 @@ def predict(
             labels = model.predict(X)
             probabilities = model.predict_proba(X) if proba else None
             ends = None if interval is None else model.predict_interval(X, interval)
+            possible = model.predict_set(X, 0.9 if coverage is None else coverage) if sets else None
     except ValueError as error:
         raise BadInputError(f"{data}: {error}") from None
     facts: dict[str, Any] = {"model": str(model_path), "rows": int(X.shape[0]), "predictions": labels}
@@ -94,6 +105,9 @@ def predict(
         facts |= {"classes": model.classes_, "probabilities": probabilities}
     if ends is not None:
         facts["intervals"] = ends
+    if possible is not None:
+        facts["classes"] = model.classes_
+        facts["sets"] = [model.classes_[row].tolist() for row in possible]
     if ids:
         facts["ids"] = ids_of(asked.table, model)
     if output is not None:
@@ -119,6 +133,11 @@ def _text(facts: dict[str, Any]) -> str:
     if "intervals" in facts:
         low, high = facts["intervals"].T.tolist()
         columns |= {"low": low, "high": high}
+    if "sets" in facts:
+        columns |= {
+            f"in({label})": [int(label in labels) for labels in facts["sets"]]
+            for label in facts["classes"].tolist()
+        }
     if len(columns) == 1:
         return "".join(f"{label}\n" for label in labels)
     out = io.StringIO()

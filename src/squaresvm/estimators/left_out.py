@@ -135,6 +135,7 @@ class LeavingOut(SquareSVM):
 
     def _check_new_rows_to_judge(self, state: State, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
         """Return rows and their true targets; a ValueError where these are not of the model's kind."""
+        X = self._prepared(X)
         X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules())
         truth = np.asarray(self._check_targets(y))
         if state.classes is not None:

@@ -171,7 +171,10 @@ def _encode_features(model: Nystrom) -> tuple[dict[str, Any], Arrays]:
 
 def _decode_features(header: dict[str, Any], arrays: Arrays) -> Nystrom:
     """Return a fitted map to features; a ValueError, KeyError or TypeError where none is described."""
-    model = Nystrom(**decode_parameters(header["parameters"]))
+    parameters = decode_parameters(header["parameters"])
+    if "n_landmarks" in parameters:  # The name of n_components in older files.
+        parameters["n_components"] = parameters.pop("n_landmarks")
+    model = Nystrom(**parameters)
     model._check_parameters()
     chosen = array_of(arrays, "landmark_indices", "i", (None,))
     if chosen.size == 0 or chosen[0] < 0 or np.any(np.diff(chosen) <= 0):
