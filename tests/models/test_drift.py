@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -228,6 +230,37 @@ class TestHowOften:
             first.forget([i])
             second.forget([i])
         assert values(first.model, PROBES).tobytes() == values(second.model, PROBES).tobytes()
+
+
+class TestWatch:
+    @pytest.mark.parametrize("name", ["LSSVC", "RelaxedLSSVC", "LSSVR"])
+    def test_is_the_naive_product_after_any_requests(self, name):
+        """By slots, some of them left, some taken again, some taken by a request that was given up."""
+        history, rng, kind = begin(name, m=60, C=3.0), np.random.default_rng(3), kind_of(name)
+        for i in range(8):
+            history.forget([i])
+        for step in range(12):
+            if step % 4 == 1:
+                history.model._propose_learn(*data(kind, 5, seed=step))  # Given up: the store has grown.
+            random_update(history, rng, kind)
+        state = history.model._state
+        problem, watch, slots = state.problem, state.watch, state.problem.operator.slots
+        H = problem.operator.matmul(np.eye(problem.n_rows)) + np.diag(1.0 / problem.costs)
+        V = watch.signs[slots]
+        np.testing.assert_allclose(watch.products[:, slots], V.T @ H, rtol=0, atol=1e-11)
+        defect = H @ state.solution.beta + state.solution.bias + 0.01 - problem.targets
+        shifted = replace(state.solution, bias=state.solution.bias + 0.01)
+        naive = np.abs(V.T @ defect).max() / np.abs(problem.targets).max()
+        assert watch.residual(problem, shifted) == pytest.approx(naive, rel=1e-9)
+
+    def test_keeps_nothing_in_slots_that_rows_have_left(self):
+        history = begin("LSSVC", m=60)
+        for i in range(12):
+            history.forget([i])
+        state = history.model._state
+        empty = np.setdiff1d(np.arange(60), state.problem.operator.slots)
+        assert empty.size == 12
+        assert not state.watch.products[:, empty].any()
 
 
 def test_large_linear_models_take_the_residual_on_some_rows_between_passes():

@@ -131,7 +131,7 @@ def _entries(X: Matrix, tags: IntArray | None) -> Iterator[tuple[bytes, bytes]]:
         for row in np.asarray(part).astype("<f8", copy=False):
             used = row.nonzero()[0]
             columns = used.astype("<i8", copy=False) if named is None else named[used]
-            yield columns.tobytes(), row[used].tobytes()
+            yield columns.tobytes(), (row if used.size == row.size else row[used]).tobytes()
 
 
 # The sum of a set ------------------------------------------------------------------------------------

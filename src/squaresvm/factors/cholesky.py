@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,6 +136,8 @@ class CholeskyFactor(InverseView):
         for s = (beta, b), and N0 loses the same rank: both from the columns of N0 at R alone.
         """
         self.inverse.serve(self.extent)
+        if positions.size == 1:
+            return self._remove_one(positions, solution)
         gone = self.slots[positions]
         # Many columns are wanted in two sums only. Half-way, as inv(L) E with N0 E = inv(L') inv(L) E, they
         # cost less than half; the other half waits until a request asks for them.
@@ -148,9 +151,9 @@ class CholeskyFactor(InverseView):
         # The columns of N itself are those of N0 less u beside'.
         pivots = solve_definite(corner - u[:, None] * beside, beta[positions])
         inverse_root = triangular_inverse(lower_root(corner))
-        correction = _few_columns(columns, inverse_root.T)
-        moved = _few_columns(columns, pivots)
-        lost = _few_columns(correction, inverse_root @ u[:, None])
+        correction = product(columns, inverse_root.T)
+        moved = product(columns, pivots)
+        lost = product(correction, inverse_root @ u[:, None])
         if halfway:
             moved, lost = self.inverse.other_half(moved), self.inverse.other_half(lost)
         shift = beside @ pivots
@@ -172,6 +175,42 @@ class CholeskyFactor(InverseView):
         # take: plain indexing of a column takes several times as long.
         left = dropped(beta - moved.take(self.slots, axis=0), positions)
         return factor, Solution(beta=left, bias=solution.bias - shift, factor=factor)
+
+    def _remove_one(self, position: IntArray, solution: Solution) -> tuple[CholeskyFactor, Solution]:
+        """Return factor and solution without one row: (2) by vectors, for the ordinary request."""
+        gone, beta = self.slots[position], solution.beta
+        assert beta is not None
+        slot = int(gone[0])
+        column = self._columns(gone)[:, 0]
+        pivot, u = float(column[slot]), float(self.ones[slot])
+        beside = 0.0 if self.bias.is_absent else u / self._schur
+        bordered = pivot - u * beside
+        if not (pivot > 0.0 and bordered > 0.0):
+            raise np.linalg.LinAlgError("the row's part of the inverse is not definite")
+        moved = beta[position[0]] / bordered
+        slots, ridge = dropped(self.slots, position), self.ridge.copy()
+        # In place where nobody else looks: vectors that are still in the cache cost half as much.
+        ones = column * (u / pivot)
+        np.subtract(self.ones, ones, out=ones)
+        ones[slot], ridge[slot] = 0.0, 1.0
+        correction = column[:, None] * (1.0 / math.sqrt(pivot))
+        factor = CholeskyFactor(
+            self.inverse,
+            self.version,
+            self.extent,
+            slots,
+            ridge,
+            self.bias,
+            ones,
+            self._corrected(correction, -1.0),
+            self.is_shifted,
+            np.concatenate([self.emptied, gone]),
+        )
+        # The column of N itself is that of N0 less u beside.
+        column -= self.ones * beside
+        left = column.take(slots)[:, None] * moved
+        np.subtract(dropped(beta, position), left, out=left)
+        return factor, Solution(beta=left, bias=solution.bias - beside * moved, factor=factor)
 
     def _goes_halfway(self, gone: IntArray) -> bool:
         """Return whether so many rows leave, by a Cholesky factor and nothing else, that half is enough."""
@@ -285,8 +324,3 @@ class CholeskyFactor(InverseView):
         signs = self._corrected(correction, -sign)
         factor = replace(self, ones=shrunk, is_shifted=True, signs=signs)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
-
-
-def _few_columns(columns: FloatArray, small: FloatArray) -> FloatArray:
-    """Return columns times a small matrix; a single column is not worth a call of BLAS."""
-    return columns * small if small.shape == (1, 1) else product(columns, small)

@@ -282,13 +282,13 @@ class SlotInverse:
             grown[: self.pending.shape[0]] = self.pending
             self.pending = grown
 
-    def corrections(self, weights: FloatArray) -> FloatArray:
+    def corrections(self, weights: FloatArray, size: int) -> FloatArray:
         """Return the sum of the first columns of corrections times `weights`, of shape (count, 1).
 
-        The sum has as many values as there is room for slots.
+        The sum has a value for each of `size` slots.
         """
         strips = self.settled_pending().reshape(-1, _STRIP, self.pending.shape[1])
-        return (strips[:, :, : weights.shape[0]] @ weights).reshape(-1)
+        return (strips[: -(-size // _STRIP), :, : weights.shape[0]] @ weights).reshape(-1)[:size]
 
     def write_pending(self, start: int, columns: FloatArray, halfway: bool = False) -> None:
         """Keep columns of corrections from position `start` on; half-way ones are the first."""

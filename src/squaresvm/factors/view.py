@@ -142,7 +142,7 @@ class InverseView:
         """Add the corrections, in the given shares (pending, k), to columns of the room's inverse."""
         signed = self.signs[:, None] * shares
         if signed.shape[1] == 1:
-            out[:, 0] += self.inverse.corrections(signed)[: self.size]
+            out[:, 0] += self.inverse.corrections(signed, self.size)
         else:
             multiply_add(out, self._pending, signed)
 

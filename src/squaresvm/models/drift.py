@@ -8,7 +8,6 @@ import numpy as np
 
 from squaresvm.operators import StoredOperator
 from squaresvm.problem import Problem
-from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution
 from squaresvm.typing import FloatArray, IntArray
 
@@ -40,8 +39,8 @@ class Watch:
     ----------
     signs : ndarray of shape (slots, q)
         V, by slots of the kernel store: a row that comes takes the signs of its slot.
-    products : ndarray of shape (q, m)
-        V'H, by rows of the problem.
+    products : ndarray of shape (q, slots)
+        V'H, by slots, so that nothing moves when a row leaves; zero in slots that rows have left.
     totals : ndarray of shape (q,)
         V'1.
     targets : ndarray of shape (q, k)
@@ -62,8 +61,9 @@ class Watch:
         operator = _stored(problem)
         signs = _draw(operator.store().size)
         held = np.asfortranarray(signs[operator.slots])
-        products = operator.matmul(held) + problem.ridge[:, None] * held
-        return cls(signs, np.ascontiguousarray(products.T), held.sum(axis=0), held.T @ problem.targets)
+        products = np.zeros((COMBINATIONS, operator.store().size))
+        products[:, operator.slots] = (operator.matmul(held) + problem.ridge[:, None] * held).T
+        return cls(signs, products, held.sum(axis=0), held.T @ problem.targets)
 
     @property
     def is_worn(self) -> bool:
@@ -73,14 +73,17 @@ class Watch:
     def without(self, problem: Problem, gone: IntArray) -> Watch:
         """Return the watch over the rows of a problem without those at the positions `gone`."""
         operator = _stored(problem)
-        signs = self.signs[operator.slots[gone]]
-        columns = operator.columns(gone).T
+        slots, store, size = operator.slots[gone], operator.store(), self.products.shape[1]
+        signs = self.signs[slots]
+        # Slots behind ours belong to rows that came with a request that was given up.
+        columns = [store.column(slot)[:size] for slot in slots.tolist()]
         # A single column times a row is an outer product, which needs no call of BLAS.
-        moved = signs.T * columns if gone.size == 1 else signs.T @ columns
+        moved = signs.T * columns[0] if gone.size == 1 else signs.T @ np.array(columns)
         np.subtract(self.products, moved, out=moved)
+        moved[:, slots] = 0.0
         return Watch(
             self.signs,
-            dropped(moved.T, gone).T,
+            moved,
             self.totals - signs.sum(axis=0),
             self.targets - signs.T @ problem.targets[gone],
             self.changes + 1,
@@ -99,12 +102,17 @@ class Watch:
             K of the new rows.
         """
         operator, new = _stored(problem), slice(cross.shape[0], None)
-        signs = self._reaching(operator.store().size)
-        held, coming = signs[operator.slots[: cross.shape[0]]], signs[operator.slots[new]]
+        size = operator.store().size
+        signs = self._reaching(size)
+        before, after = operator.slots[: cross.shape[0]], operator.slots[new]
+        held, coming = signs[before], signs[after]
         below = cross.T @ held + corner @ coming + problem.ridge[new, None] * coming
+        products = np.zeros((COMBINATIONS, size))
+        products[:, before] = self.products[:, before] + coming.T @ cross.T
+        products[:, after] = below.T
         return Watch(
             signs,
-            np.hstack([self.products + coming.T @ cross.T, below.T]),
+            products,
             self.totals + coming.sum(axis=0),
             self.targets + coming.T @ problem.targets[new],
             self.changes + 1,
@@ -119,12 +127,12 @@ class Watch:
         """Return the largest combination (1), scaled like the residual, or the violation by the bias."""
         beta = solution.beta
         assert beta is not None
-        # A row at a time: a larger product would wake BLAS threads, which go on spinning beside the request.
-        combined = (
-            np.array([row @ beta for row in self.products])
-            + np.outer(self.totals, solution.bias)
-            - self.targets
-        )
+        combined = self.totals[:, None] * solution.bias - self.targets
+        slots, by_slot = _stored(problem).slots, np.zeros(self.products.shape[1])
+        for column in range(beta.shape[1]):
+            by_slot[slots] = beta[:, column]
+            # One at a time: a larger product would wake BLAS threads, which go on spinning beside us.
+            combined[:, column] += [row.dot(by_slot) for row in self.products]
         return problem.scaled_residual(np.abs(combined).max(axis=0), solution)
 
     def is_beyond_doubt(self, residual: float, tol: float) -> bool:

@@ -137,7 +137,8 @@ class FactorStep(StepBase):
             self.requests = 0
         if not came_along:
             self.solution = factor.solve(self.now.targets)
-        self.solution = Solution(beta=self.solution.beta, bias=self.solution.bias, factor=factor)
+        if self.solution.factor is not factor:
+            self.solution = Solution(beta=self.solution.beta, bias=self.solution.bias, factor=factor)
         self._tell(f"squared loss: {what}")
 
     # The residual ----------------------------------------------------------------------------------

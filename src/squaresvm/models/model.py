@@ -23,7 +23,17 @@ from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Known", "Model", "NewRows", "Settings", "Update", "positive", "warn_unless_converged", "weigh"]
+__all__ = [
+    "Known",
+    "Model",
+    "NewRows",
+    "Settings",
+    "Update",
+    "all_positive",
+    "positive",
+    "warn_unless_converged",
+    "weigh",
+]
 
 
 @dataclass(frozen=True)
@@ -95,9 +105,12 @@ def weigh(
 
 def positive(weights: FloatArray) -> IntArray:
     """Return where the rows of positive weight stand."""
-    if weights.strides == (0,) and weights.size and weights[0] > 0:
-        return np.arange(weights.size)  # One and the same weight of all rows is looked at once.
-    return np.flatnonzero(weights > 0)
+    return np.arange(weights.size) if all_positive(weights) else np.flatnonzero(weights > 0)
+
+
+def all_positive(weights: FloatArray) -> bool:
+    """Return whether no row has weight zero; one and the same weight of all rows is looked at once."""
+    return bool((weights[:1] if weights.strides == (0,) else weights).min(initial=np.inf) > 0)
 
 
 @dataclass(eq=False)

@@ -150,6 +150,8 @@ class State(Model):
         """Return the factor of H: the current one, or one made now and kept."""
         problem, known = self.problem, self.known
         found = self.factor if known.factor is None else known.factor
+        if isinstance(found, CholeskyFactor) and found.is_current:
+            return found  # Before 1 / C of all rows is taken for one made anew.
         factor = CholeskyFactor.current(found, problem.operator, problem.ridge, problem.bias)
         if factor is not self.factor:
             known.factor = factor

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from squaresvm.models.drift import Watch
-from squaresvm.models.model import Settings, positive
+from squaresvm.models.model import Settings, all_positive, positive
 from squaresvm.models.problems import encode, features
 from squaresvm.operators import Operator, StoredOperator
 from squaresvm.problem import Problem
@@ -66,7 +66,7 @@ class Leaving:
     def gone(self) -> IntArray:
         """Where the rows that leave stand in the old problem."""
         state = self.state
-        everyone = state.held.size == state.rows.count
+        everyone = all_positive(state.weights)
         return self.positions if everyone else np.searchsorted(state.held, self.positions)
 
     @property
@@ -80,7 +80,7 @@ class Leaving:
     def X(self) -> Features:
         """Features of the new problem; in chunks for whoever holds K, and may never need them whole."""
         stored = isinstance(self.state.problem.operator, StoredOperator)
-        in_chunks = stored and self.held.size == self.rest.count
+        in_chunks = stored and all_positive(self.weights)
         return self.rest.features if in_chunks else features(self.rest, self.held)
 
 

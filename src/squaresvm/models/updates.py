@@ -73,7 +73,8 @@ def forget(state: State, positions: IntArray, *, verify: bool = False) -> Update
     if inside.size == 0:
         # Rows of weight zero are no part of the problem.
         return _without_effect(state, rest, positions.size)
-    weights = dropped(state.weights, positions)
+    as_held = state.weights is state.rows.weights
+    weights = rest.weights if as_held else dropped(state.weights, positions)
     if not _any_row(lambda part: weights[part] > 0, rest.count):
         raise ValueError(
             "forgetting these rows would leave rows of weight zero only: there would be no model"

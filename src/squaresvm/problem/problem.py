@@ -183,11 +183,13 @@ class Problem:
         if self.bias.is_absent:
             return np.zeros(self.n_columns)
         pull = self.bias.penalty * bias
-        scale = np.abs(pull) + np.abs(beta).sum(axis=0)
-        scale[scale == 0.0] = 1.0  # The violation is zero as well.
-        return np.asarray(np.abs(pull - beta.sum(axis=0)) / scale)
+        scale = np.abs(pull) + np.add.reduce(np.abs(beta))
+        violation = np.abs(pull - np.add.reduce(beta))
+        return np.asarray(violation / np.where(scale > 0.0, scale, 1.0))  # Both are zero, or neither.
 
     def _scale(self) -> FloatArray:
+        if self.targets.dtype == np.int8:
+            return np.ones(self.n_columns)  # Signs come a byte each, see `rows.labels`.
         largest = np.maximum(self.targets.max(axis=0), -self.targets.min(axis=0))
         return np.where(largest > 0.0, largest, 1.0)
 

@@ -108,7 +108,8 @@ class Chunks:
             return self.whole[positions]
         piece = bisect_right(self._stops, int(positions[0]))
         part = self.parts[piece]
-        return part[[int(positions[0]) - self._stops[piece] + len(part)]]
+        place = int(positions[0]) - self._stops[piece] + len(part)
+        return part[place : place + 1].copy()
 
     def without(self, positions: IntArray) -> Chunks:
         """Return the rows less those at `positions`: copies of the pieces that these were in, and no more.
@@ -118,6 +119,8 @@ class Chunks:
         positions : ndarray
             Each once; some row must stay.
         """
+        if positions.size == 1:
+            return self._without_one(int(positions[0]))
         leaving: dict[int, list[int]] = {}
         for position in positions.tolist():
             leaving.setdefault(bisect_right(self._stops, position), []).append(position)
@@ -126,6 +129,13 @@ class Chunks:
             first = self._stops[piece] - len(parts[piece])
             parts[piece] = dropped(parts[piece], np.array(places) - first)
         return Chunks(tuple(filter(len, parts)))
+
+    def _without_one(self, position: int) -> Chunks:
+        piece = bisect_right(self._stops, position)
+        part, parts = self.parts[piece], self.parts
+        place = position - self._stops[piece] + len(part)
+        rest = (np.concatenate([part[:place], part[place + 1 :]]),) if len(part) > 1 else ()
+        return Chunks(parts[:piece] + rest + parts[piece + 1 :])
 
 
 #: Rows of features, in one matrix or in pieces.

@@ -97,6 +97,10 @@ class Ids:
         ValueError
             For an id that is given twice.
         """
+        if self.arrivals is not None and type(ids) is list and len(ids) == 1 and type(ids[0]) is int:
+            place = self._find(ids[0])  # The ordinary request needs no array of ids.
+            if place is not None:
+                return np.array([place], dtype=np.intp)
         wanted = _as_id_array(ids)
         places = self._numbered_places(wanted) if wanted.size > 1 else None
         if places is not None:
@@ -114,7 +118,7 @@ class Ids:
     def leaving(self, positions: IntArray) -> tuple[Hashable, ...]:
         """Return the ids, each once, of which no row is held without the rows at `positions`."""
         names = self.values[positions].tolist()
-        if not self._repeated:
+        if self.arrivals is not None or not self._repeated:
             return tuple(names)
         return tuple(name for name, count in Counter(names).items() if count == len(self._repeated[name]))
 
