@@ -273,7 +273,7 @@ def _hashes(
     if not names:
         return hashes_of(key, after.rows, np.arange(held.count, after.rows.count), record=record)
     ids = held.ids
-    places = ids.positions(names) if ids.arrivals is None else ids.values.searchsorted(names)
+    places = ids.positions(names) if ids.arrivals is None else ids.values.searchsorted(np.array(names))
     return hashes_of(key, held, places, record=record)
 
 
