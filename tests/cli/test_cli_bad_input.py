@@ -162,7 +162,6 @@ class TestTrain:
             (["--missing", "x"], "--missing must be one of refuse, mean"),
             (["--label", "x"], "there is no label column 'x'"),
             (["--id", "x"], "there is no id column 'x'"),
-            (["--id", "a"], "line 7: the id '0' occurs twice"),
             (["--weight", "b"], "line 2: column 'b' holds 'x', which is not a number"),
             (["--estimator", "lssvr"], "line 2: column 'label' holds 'q', which is not a number"),
             (["--made-up"], "No such option: --made-up"),

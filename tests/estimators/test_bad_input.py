@@ -211,13 +211,13 @@ def test_augment(parameters, message):
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (["a"] * M, "ids must be unique; 'a' occurs twice"),
         (range(M - 1), r"ids must name each of the 20 rows; got shape \(19,\)"),
         ([[i] for i in range(M)], r"ids must be hashable; ids\[0\] is \[0\]"),
         ("abc", "ids must be a sequence of ids"),
+        ("index", "ids='index' takes the index of a pandas data frame, and X is of type ndarray"),
         ([np.nan, *range(M - 1)], r"ids must equal themselves; ids\[0\] is nan"),
     ],
-    ids=["repeated", "short", "unhashable", "one-string", "nan"],
+    ids=["short", "unhashable", "one-string", "no-frame", "nan"],
 )
 def test_ids(cls, ids, message):
     refused(fitted(cls), message, X, Y, ids=ids)

@@ -175,13 +175,12 @@ class TestLearn:
         [
             (None, "must bring theirs"),
             (["x"], "2 rows"),
-            (["x", "x"], "'x' occurs twice"),
-            (["x", "row 3"], "'row 3' is held already"),
             (["x", ["y"]], "hashable"),
             (["x", float("nan")], "equal themselves"),
             ("xy", "sequence"),
+            ("index", "index of a pandas data frame, and X is of type"),
         ],
-        ids=["missing", "too few", "repeated", "held", "unhashable", "NaN", "string"],
+        ids=["missing", "too few", "unhashable", "NaN", "string", "no frame"],
     )
     def test_own_ids(self, name, kernel, ids, match):
         def request(history):

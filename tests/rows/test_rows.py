@@ -31,11 +31,12 @@ class TestOwnIds:
             ["a", "b", "c"],
             [10, 20, 30],
             [(1, 2), (3, 4), None],
+            [(1, 2), (3, 4), (5, 6)],
             [1.5, "x", 3],
             np.array([7, 8, 9]),
             [2**70, 1, 2],
         ],
-        ids=["strings", "numbers", "tuples", "mixed", "array", "huge"],
+        ids=["strings", "numbers", "tuples", "only tuples", "mixed", "array", "huge"],
     )
     def test_come_back_as_they_were(self, ids):
         held = Ids.given(ids, 3)
@@ -47,13 +48,21 @@ class TestOwnIds:
         assert held.positions(["1"]).tolist() == [1]
         assert held.positions([1]).tolist() == [0]
 
-    def test_new_rows_must_bring_theirs_and_none_that_is_held(self):
+    def test_new_rows_must_bring_theirs_which_may_be_held(self):
         held = Ids.given(["a", "b"], 2)
         assert held.extended(["c"], 1).values.tolist() == ["a", "b", "c"]
         with pytest.raises(ValueError, match="new rows must bring theirs"):
             held.extended(None, 1)
-        with pytest.raises(ValueError, match="a row with id 'b' is held already"):
-            held.extended(["b"], 1)
+        assert held.extended(["b"], 1).positions(["b"]).tolist() == [1, 2]
+
+    def test_an_id_stands_for_all_of_its_rows(self):
+        held = Ids.given(["a", "b", "a", "c", "a"], 5)
+        assert held.positions(["c", "a"]).tolist() == [3, 0, 2, 4]
+        assert held.leaving(np.array([0, 1, 2])) == ("b",)  # A row of "a" stays.
+        assert held.leaving(np.array([4, 2, 0])) == ("a",)
+        assert held.without(np.array([0, 2])).positions(["a"]).tolist() == [2]
+        with pytest.raises(ValueError, match="id 'a' is given twice"):
+            held.positions(["a", "b", "a"])
 
     def test_unknown_and_repeated_ones_are_named(self):
         held = Ids.given(["a", "b"], 2)

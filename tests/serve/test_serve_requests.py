@@ -58,6 +58,21 @@ def test_a_client_that_others_wrote(folder, clouds):
             peer.close()
 
 
+def test_an_id_with_several_rows(folder, clouds):
+    X, y = clouds
+    numbers = [i // 2 for i in range(90)]
+    squaresvm.save(squaresvm.LSSVC(C=3.0, gamma=0.3).fit(X, y, ids=numbers), folder / "pairs.model")
+    with serving(folder) as client:
+        for ids in (["new", 7], ["7", "new"]):  # A number that is sent as text is still that number.
+            added = {"records": [[2.0, 0.1, 0.3], [0.2, 1.9, -0.5]], "labels": [0, 1], "ids": ids}
+            assert client.post("/models/pairs/learn", added).json["rows"] == 2
+        gone = client.post("/models/pairs/forget", {"ids": ["7", "new"]}).json
+        found = client.post("/models/pairs/predict", {"records": X.tolist()}).json
+    keep = np.setdiff1d(np.arange(90), [14, 15])
+    assert (gone["rows"], gone["remaining"]) == (6, 88)
+    np.testing.assert_allclose(found["decision"], refit(X[keep], y[keep]).decision_function(X), atol=1e-9)
+
+
 def test_learn_and_forget_equal_a_refit(folder, clouds):
     X, y = clouds
     extra = np.array([[2.0, 0.1, 0.3], [0.2, 1.9, -0.5]])

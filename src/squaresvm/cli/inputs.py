@@ -170,7 +170,7 @@ def new_rows(
         if regression
         else _labels(table, preparation.label, model.classes_.dtype.kind)
     )
-    made = preparation.rows(table), y, *_weights_and_ids(table, preparation)
+    made = preparation.rows(table), y, *_weights_and_ids(table, preparation, model.ids_)
     return model, Data(*made, preparation, notes=notes)
 
 
@@ -358,7 +358,9 @@ def _like_classes(y: np.ndarray[Any, Any], model: Any, path: Path) -> np.ndarray
     return y.astype(model.classes_.dtype) if y.dtype.kind == "i" else y
 
 
-def _weights_and_ids(table: Table, preparation: Preparation) -> tuple[FloatArray | None, list[Any] | None]:
+def _weights_and_ids(
+    table: Table, preparation: Preparation, held: np.ndarray[Any, Any] | None = None
+) -> tuple[FloatArray | None, list[Any] | None]:
     weights, ids = None, None
     if preparation.weight is not None:
         weights = table.finite_numbers(_complete(table, preparation.weight, "weight"))
@@ -366,17 +368,20 @@ def _weights_and_ids(table: Table, preparation: Preparation) -> tuple[FloatArray
             row = int(np.flatnonzero(weights < 0)[0])
             raise table.error(row, f"the weight {weights[row]:g} is negative")
     if preparation.id is not None:
-        ids = _ids(table, _complete(table, preparation.id, "id"))
+        ids = _ids(_complete(table, preparation.id, "id"), held)
     return weights, ids
 
 
-def _ids(table: Table, column: Column) -> list[Any]:
-    """Return ids: integers where all are written as such, else strings; no two alike."""
-    texts = column.texts()
-    seen: set[str] = set()
-    for row, text in enumerate(texts):
-        if text in seen:
-            raise table.error(row, f"the id {column.quoted(row)} occurs twice")
-        seen.add(text)
+def _ids(column: Column, held: np.ndarray[Any, Any] | None) -> list[Any]:
+    """Return ids: integers where all are written as such, else strings.
+
+    Beside rows that are held, one id is always of one kind: text where all ids held are, else an integer
+    where it is written as such.
+    """
+    texts = list(column.texts())
     integers = [as_integer(text) for text in texts]
-    return list(texts) if None in integers else integers
+    if held is None:
+        return texts if None in integers else integers
+    if held.dtype.kind == "U":
+        return texts
+    return [text if number is None else number for text, number in zip(texts, integers, strict=True)]

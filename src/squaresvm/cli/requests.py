@@ -234,7 +234,7 @@ def forget(
         names = [_as_held(model, text, model_path) for text in wanted]
         try:
             positions = model._state.rows.ids.positions(names)
-            with printer.working(f"Forgetting {len(names)} rows"):
+            with printer.working(f"Forgetting {positions.size} rows"):
                 receipt = model.forget(names, verify=verify)
         except KeyError as error:
             raise BadInputError(f"{model_path}: {error.args[0]}") from None

@@ -35,7 +35,7 @@ from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
 from squaresvm.readers.frames import prepared_rows
-from squaresvm.rows import Ids, Rows, canonical_csr, owned
+from squaresvm.rows import Ids, Rows, canonical_csr, ids_from, owned
 from squaresvm.runtime.arguments import (
     check_flag,
     check_positive,
@@ -118,8 +118,9 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             Labels or values; none beside a source.
         sample_weight : array-like of shape (m,), optional
             Multiplies C row by row. A row of weight 0 is held but is no part of the problem.
-        ids : iterable of hashables, one a row, optional
-            Names under which rows can be forgotten. Arrival numbers 0, 1, 2, ... by default.
+        ids : iterable of hashables, one a row, or 'index', optional
+            Names under which rows can be forgotten; several rows may have the same. ``'index'`` takes the
+            index of a pandas data frame. Arrival numbers 0, 1, 2, ... by default.
         checkpoint : path, optional
             With a source, a file that holds the iterate after each pass, and from which a fit that was killed
             goes on. It is deleted when the fit has ended.
@@ -268,7 +269,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self._is_precomputed:
             X = symmetrised(X, type(self).__name__, float(self.C) * float(weights.max(initial=0.0)))
-        named = Ids.numbered(count) if ids is None else Ids.given(ids, count)
+        named = Ids.numbered(count) if ids is None else Ids.given(ids_from(ids, given), count)
         base, is_owned = (X, False) if self._is_precomputed else owned(X, given)
         return Rows(base, np.array(y), weights, named, is_owned=is_owned)
 

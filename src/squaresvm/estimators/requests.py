@@ -24,10 +24,10 @@ from squaresvm.models.state import State
 from squaresvm.models.train import train
 from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
-from squaresvm.rows import Rows, canonical_csr
+from squaresvm.rows import Rows, canonical_csr, ids_from
 from squaresvm.runtime.arguments import check_flag
 from squaresvm.streaming import Source
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Proposal", "Reweighting", "Updating"]
 
@@ -69,8 +69,9 @@ class Updating(LeavingOut, Proving):
             With a precomputed kernel, kernel values of shape (k, held + k).
         y : array-like of shape (k,)
         sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, optional
-            Required if the rows held have ids of their own, refused if they have arrival numbers.
+        ids : iterable of hashables, or 'index', optional
+            Required if the rows held have ids of their own, refused if they have arrival numbers. An id
+            that is held names the new rows as well.
 
         Returns
         -------
@@ -88,20 +89,21 @@ class Updating(LeavingOut, Proving):
         return self._proposed(state, update, "learn", start)
 
     def _proposed(
-        self, before: Model, update: Update, kind: str, start: float, names: tuple[Hashable, ...] = ()
+        self, before: Model, update: Update, kind: str, start: float, gone: IntArray | None = None
     ) -> Proposal:
-        """Return the proposal of an update, with the receipt of its request."""
+        """Return the proposal of an update, with the receipt of its request; `gone` are rows that left."""
         if not update.sampled:
             warn_unless_converged(update.model)
         trial, after = self._copy(), update.model
         trial._take(after)
         log = log_of(self._log, before.n_rows)
+        names = () if gone is None else before.rows_for("forget").ids.leaving(gone)
         trial._log, receipt = written(
             log,
             kind,
             update,
             (before.n_rows, after.n_rows),
-            _hashes(log.key, before, after, names, self._record),
+            _hashes(log.key, before, after, gone, self._record),
             time.perf_counter() - start,
             names,
             _lost(before, after),
@@ -113,6 +115,7 @@ class Updating(LeavingOut, Proving):
         proposal.commit()
 
     def _new_rows(self, state: Model, X: Any, y: Any, sample_weight: Any, ids: Any = None) -> NewRows:
+        ids = ids_from(ids, X)
         X, y = self._check_new_rows(state, X, y)
         self._check_new_targets(state, y)
         return NewRows(X, y, _check_weights(sample_weight, X), ids, self._named_weights())
@@ -160,7 +163,7 @@ class Updating(LeavingOut, Proving):
         Parameters
         ----------
         ids : iterable of hashables
-            As in ``ids_``.
+            As in ``ids_``; all rows of each id leave.
         verify : bool, default=False
             Whether to take the residual of every remaining row for the receipt. Otherwise it may be taken
             from random combinations of all rows, between full checks at most 64 requests apart.
@@ -172,7 +175,7 @@ class Updating(LeavingOut, Proving):
         Raises
         ------
         KeyError
-            If a row is not held. Nothing has changed then.
+            If no row of an id is held. Nothing has changed then.
         ValueError
             If an id is given twice, or if too few rows would remain. Nothing has changed then.
         """
@@ -192,9 +195,13 @@ class Updating(LeavingOut, Proving):
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
         """Return what `forget` leads to; the lock is held until it is in place or given up."""
+        return self._propose_forget_at(self._state.positions_of(ids), verify)
+
+    def _propose_forget_at(self, positions: IntArray, verify: bool = False) -> Proposal:
+        """Return what forgetting the rows at some positions leads to, whatever other rows have their ids."""
         start, before = time.perf_counter(), self._state
-        update, names = before.forget(ids, verify=verify)
-        proposal = self._proposed(before, update, "forget", start, names)
+        update = before.forget(positions, verify=verify)
+        proposal = self._proposed(before, update, "forget", start, positions)
         proposal.estimator._drop_results()
         return proposal
 
@@ -263,18 +270,14 @@ class Updating(LeavingOut, Proving):
             return super().__getstate__()
 
 
-def _hashes(
-    key: bytes, before: Model, after: Model, names: tuple[Hashable, ...], record: Any
-) -> tuple[bytes, ...]:
+def _hashes(key: bytes, before: Model, after: Model, gone: IntArray | None, record: Any) -> tuple[bytes, ...]:
     """Return the hashes of rows that leave, or else of those that came; none where rows are not held."""
     if not isinstance(before, State) or not isinstance(after, State):
         return ()
     held = before.rows
-    if not names:
+    if gone is None:
         return hashes_of(key, after.rows, np.arange(held.count, after.rows.count), record=record)
-    ids = held.ids
-    places = ids.positions(names) if ids.arrivals is None else ids.values.searchsorted(np.array(names))
-    return hashes_of(key, held, places, record=record)
+    return hashes_of(key, held, gone, record=record)
 
 
 def _lost(before: Model, after: Model) -> tuple[Hashable, ...]:

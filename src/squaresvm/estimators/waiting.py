@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
+from squaresvm.rows import ids_from
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["WaitingRows"]
@@ -30,6 +31,7 @@ class WaitingRows:
     def of(cls, estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, ids: Any) -> WaitingRows:
         """Return rows after a check."""
         names = tuple(X.columns) if hasattr(X, "columns") else None
+        ids = ids_from(ids, X)
         X, y = check_X_y(X, y, accept_sparse="csr", dtype=(np.float64, np.float32), estimator=estimator)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         named = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, str) else None

@@ -34,7 +34,8 @@ class Receipt:
     Parameters
     ----------
     ids : tuple of hashables
-        The rows that left. The receipt that `forget` returns is the only place that still knows them.
+        Of which no row is held any more, each once, however many rows it had. The receipt that `forget`
+        returns is the only place that still knows them.
     remaining : int
         Rows held now.
     residual : float

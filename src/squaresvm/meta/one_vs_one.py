@@ -21,11 +21,11 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Proposal
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.kernels import scale_gamma
-from squaresvm.meta.pairs import Pairs, Votes, Voting, features_of, fit_pair, in_pair, train_pairs
+from squaresvm.meta.pairs import Pairs, Votes, Voting, features_of, fit_pair, in_pair, places, train_pairs
 from squaresvm.models.ownership import REQUESTS
-from squaresvm.rows import Ids, Rows, canonical_csr
+from squaresvm.rows import Ids, Rows, canonical_csr, ids_from
 from squaresvm.rows.labels import same_kind
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["OneVsOne", "check_classes"]
 
@@ -99,6 +99,7 @@ class OneVsOne(Voting):
         trial = copy.copy(self)
         for name in ("n_features_in_", "feature_names_in_"):
             trial.__dict__.pop(name, None)
+        ids = ids_from(ids, X)
         X, y, weights = trial._check_rows(X, y, sample_weight, reset=True)
         named = Ids.numbered(y.size) if ids is None else Ids.given(ids, y.size)
         trial._votes = trial._built(X, Rows(np.empty((y.size, 0)), y, weights, named), tasks)
@@ -144,8 +145,9 @@ class OneVsOne(Voting):
         X : array-like, data frame or sparse matrix of shape (k, n)
         y : array-like of shape (k,)
         sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, optional
-            Required if the rows held have ids of their own, refused if they have arrival numbers.
+        ids : iterable of hashables, or 'index', optional
+            Required if the rows held have ids of their own, refused if they have arrival numbers. An id
+            that is held names the new rows as well.
 
         Returns
         -------
@@ -158,6 +160,7 @@ class OneVsOne(Voting):
 
     def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
         """Return what `learn` leads to; the lock is held until it is in place or given up."""
+        ids = ids_from(ids, X)
         X, y, weights = self._check_rows(X, y, sample_weight, reset=False)
         votes = self._votes
         held = votes.rows
@@ -234,7 +237,7 @@ class OneVsOne(Voting):
         Parameters
         ----------
         ids : iterable of hashables
-            As in ``ids_``.
+            As in ``ids_``; all rows of each id leave.
         verify : bool, default=False
             Whether to take the residual of every remaining row for the receipt.
 
@@ -246,7 +249,7 @@ class OneVsOne(Voting):
         Raises
         ------
         KeyError
-            If a row is not held. Nothing has changed then.
+            If no row of an id is held. Nothing has changed then.
         ValueError
             If an id is given twice, or fewer than two classes would remain. Nothing has changed then.
         """
@@ -260,12 +263,15 @@ class OneVsOne(Voting):
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
         """Return what `forget` leads to; the lock is held until it is in place or given up."""
-        votes = self._votes
-        held = votes.rows
-        positions = held.ids.positions(ids)
+        positions = self._votes.rows.ids.positions(ids)
         if positions.size == 0:
             raise ValueError("no ids were given: there is nothing to forget")
-        names, labels = held.ids.values[positions], held.y[positions]
+        return self._propose_forget_at(positions, verify)
+
+    def _propose_forget_at(self, positions: IntArray, verify: bool = False) -> Proposal:
+        """Return what forgetting the rows at some positions leads to, whatever other rows have their ids."""
+        votes = self._votes
+        held = votes.rows
         rest = held.without(positions)
         classes = check_classes(rest, without=votes.classes)
         pairs: Pairs = {}
@@ -273,9 +279,9 @@ class OneVsOne(Voting):
         unchanged: list[SquareSVMClassifier] = []
         for pair in combinations(classes.tolist(), 2):
             pairs[pair] = votes.pairs[pair]
-            mine = names[in_pair(labels, pair)]
+            mine = np.flatnonzero(np.isin(places(held, pair), positions))
             if mine.size:
-                steps.append(votes.pairs[pair]._propose_forget(mine, verify))
+                steps.append(votes.pairs[pair]._propose_forget_at(mine, verify))
                 pairs[pair] = steps[-1].estimator
             else:
                 unchanged.append(pairs[pair])
@@ -283,7 +289,7 @@ class OneVsOne(Voting):
         rest = _without_labels(rest, gone)
         receipts = [step.receipt for step in steps if step.receipt is not None]
         receipt = Receipt(
-            ids=tuple(names.tolist()),
+            ids=held.ids.leaving(positions),
             remaining=rest.count,
             residual=max([r.residual for r in receipts] + [m.certificate_.residual for m in unchanged]),
             sampled=any(r.sampled for r in receipts),

@@ -61,7 +61,7 @@ def fit_pair(
 ) -> SquareSVMClassifier:
     """Return the model of one pair, on the rows of its two classes and under their ids."""
     model = for_pair(estimator, pair)
-    (own,) = np.nonzero(in_pair(rows.y, pair))
+    own = places(rows, pair)
     with nullcontext() if tasks is None else tasks.part("pair", model):
         return model.fit(X[own], rows.y[own], sample_weight=rows.weights[own], ids=rows.ids.values[own])
 
@@ -79,16 +79,16 @@ def in_pair(y: np.ndarray[Any, Any], pair: Pair) -> BoolArray:
     return np.fromiter((label in pair for label in y.tolist()), dtype=bool, count=y.size)
 
 
-def places(rows: Rows, model: SquareSVMClassifier) -> IntArray:
-    """Return where the rows that a model holds stand among all."""
-    return rows.ids.positions(model.ids_)
+def places(rows: Rows, pair: Pair) -> IntArray:
+    """Return where the rows that the model of a pair holds stand among all: they keep their order."""
+    return np.flatnonzero(in_pair(rows.y, pair))
 
 
 def features_of(rows: Rows, pairs: Pairs) -> Matrix:
     """Return the features of all rows, in their order, from the models that hold them."""
     blocks, order, seen = [], [], set()
     for pair, model in pairs.items():
-        own = places(rows, model)
+        own = places(rows, pair)
         for label in pair:
             if label in seen:
                 continue
@@ -176,8 +176,8 @@ class Votes:
         rows = self.rows
         X = features_of(rows, self.pairs)
         values = np.empty((rows.count, len(self.pairs)))
-        for column, model in enumerate(self.pairs.values()):
-            own = places(rows, model)
+        for column, (pair, model) in enumerate(self.pairs.items()):
+            own = places(rows, pair)
             values[own, column] = model.loo_decision_function(fixed_set)
             others = np.setdiff1d(np.arange(rows.count), own)
             if others.size:
@@ -191,9 +191,9 @@ class Votes:
         folds = Folds.of(cv, groups, X, rows.y, is_classifier=True)
         folds.check_rest(rows.y, rows.weights, self.classes)
         values = np.empty((rows.count, len(self.pairs)))
-        for column, model in enumerate(self.pairs.values()):
+        for column, (pair, model) in enumerate(self.pairs.items()):
             state = model._holding("cross-validation")
-            counted = places(rows, model)[state.held]
+            counted = places(rows, pair)[state.held]
             others = [np.setdiff1d(fold, counted) for fold in folds.rows]
             features = [X[fold] if fold.size else None for fold in others]
             inside, beside = values_without(state, folds.within(counted, rows.count), features)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,12 +115,16 @@ def prune(model: Updating, budget: int, share: float = 0.05) -> Pruned:
     start = time.perf_counter()
     small = copy.copy(model)
     small._take(origin.detached())
-    rounds = [_judged(small, origin, start)]
+    left = np.arange(origin.rows.count)  # Where the rows that are left stood; ids may repeat.
+    rounds = [_judged(small, origin, left, start)]
     while small.ids_.size > budget:
         start = time.perf_counter()
         count = min(max(int(share * small.ids_.size), 1), small.ids_.size - budget)
-        small.forget(_least(small._holding("pruning"), count))
-        rounds.append(_judged(small, origin, start))
+        least = _least(small._holding("pruning"), count)
+        with REQUESTS:
+            small._adopt_proposal(small._propose_forget_at(least))
+        left = np.delete(left, least)
+        rounds.append(_judged(small, origin, left, start))
     return Pruned(small, tuple(rounds))
 
 
@@ -139,14 +142,14 @@ def _check(state: State, budget: int, share: float) -> None:
         raise ValueError(f"budget must be at least {needed}, two rows a class; got {budget}")
 
 
-def _least(state: State, count: int) -> list[Hashable]:
-    """Return the ids of the rows with the smallest multipliers, and of weight zero before all others."""
+def _least(state: State, count: int) -> IntArray:
+    """Return where the rows with the smallest multipliers stand, and of weight zero before all others."""
     size = np.full(state.rows.count, -1.0)
     with REQUESTS:
         size[state.held] = np.abs(state.problem.multipliers(state.solution)).max(axis=1)
     order = np.argsort(size, kind="stable")
     order = order[~_kept(state, order)[order]]
-    return state.rows.ids.values[order[:count]].tolist()
+    return order[:count]
 
 
 def _kept(state: State, order: IntArray) -> BoolArray:
@@ -161,9 +164,9 @@ def _kept(state: State, order: IntArray) -> BoolArray:
     return keep
 
 
-def _judged(small: Updating, origin: State, start: float) -> PruningRound:
+def _judged(small: Updating, origin: State, rows: IntArray, start: float) -> PruningRound:
     state, left_out = small._loo_inside()
-    values = _values(left_out, state, origin)
+    values = _values(left_out, state, origin, rows)
     y, weights = origin.rows.y[origin.held], origin.weights[origin.held]
     if state.classes is None:
         score = r2_score(y, values, sample_weight=weights)
@@ -174,11 +177,9 @@ def _judged(small: Updating, origin: State, start: float) -> PruningRound:
     return PruningRound(state.rows.count, float(score), time.perf_counter() - start)
 
 
-def _values(left_out: FloatArray, state: State, origin: State) -> FloatArray:
-    """Return f at each row of the first problem, of a model that does not hold it."""
-    held_now = set(state.rows.ids.values[state.held].tolist())
-    names = origin.rows.ids.values[origin.held].tolist()
-    left = np.array([name in held_now for name in names])
+def _values(left_out: FloatArray, state: State, origin: State, rows: IntArray) -> FloatArray:
+    """Return f at each row of the first problem, of a model that does not hold it; `rows` are left."""
+    left = np.isin(origin.held, rows[state.held])
     values = np.empty((left.size, state.solution.bias.size))
     values[left] = left_out
     if not left.all():

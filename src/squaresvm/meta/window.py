@@ -117,7 +117,8 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         with nullcontext() if tasks is None else tasks.part("rows of the window", fitted):
             fitted.fit(X, y, sample_weight=weights, ids=ids)
         if first:
-            fitted.forget(fitted.ids_[:first])
+            with REQUESTS:  # By position: an id may have rows in the window and behind it.
+                fitted._adopt_proposal(fitted._propose_forget_at(np.arange(first)))
         self._replace(fitted, None if moments is None else moments[first:])
         if tasks is not None:
             tasks.done()
@@ -155,11 +156,10 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             self._check_size(held is not None)
             moments = _check_times(times, _count(y), held)
             learned = self.estimator_._propose_learn(X, y, sample_weight, ids)
-            names = learned.estimator.ids_
-            inside = self._inside(names.size, moments)
+            inside = self._inside(learned.estimator.ids_.size, moments)
             steps = [learned]
             if not inside.all():
-                steps.append(learned.estimator._propose_forget(names[~inside]))
+                steps.append(learned.estimator._propose_forget_at(np.flatnonzero(~inside)))
             self._put(steps, None if moments is None else moments[inside])
         return self
 
@@ -195,7 +195,7 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         return step(X, y, sample_weight, ids, times)
 
     def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
-        """Remove rows that are still in the window.
+        """Remove rows that are still in the window, all of each id.
 
         Parameters
         ----------

@@ -263,8 +263,12 @@ class Model(ABC):
         """Return the model with new rows."""
 
     @abstractmethod
-    def forget(self, ids: Any, *, verify: bool = False) -> tuple[Update, tuple[Hashable, ...]]:
-        """Return the model without the rows of some ids, and those ids."""
+    def positions_of(self, ids: Any) -> IntArray:
+        """Return where the rows of some ids stand, at least one."""
+
+    @abstractmethod
+    def forget(self, positions: IntArray, *, verify: bool = False) -> Update:
+        """Return the model without the rows at some positions."""
 
     @abstractmethod
     def forget_rows(self, gone: NewRows) -> Update:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -297,13 +297,16 @@ class State(Model):
         """Return the model with new rows."""
         return updates.learn(self, new)
 
-    def forget(self, ids: Any, *, verify: bool = False) -> tuple[Update, tuple[Hashable, ...]]:
-        """Return the model without the rows of some ids, and those ids."""
+    def positions_of(self, ids: Any) -> IntArray:
+        """Return where the rows of some ids stand, at least one."""
         positions = self.rows.ids.positions(ids)
         if positions.size == 0:
             raise ValueError("no ids were given: there is nothing to forget")
-        names = tuple(self.rows.ids.values[positions].tolist())
-        return updates.forget(self, positions, verify=verify), names
+        return positions
+
+    def forget(self, positions: IntArray, *, verify: bool = False) -> Update:
+        """Return the model without the rows at some positions."""
+        return updates.forget(self, positions, verify=verify)
 
     def forget_rows(self, gone: NewRows) -> Update:
         """Raise a ValueError: the rows of this model have names."""

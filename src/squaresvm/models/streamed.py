@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from squaresvm.problem.verdict import SummedProblem
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import same_kind, value_columns
 from squaresvm.solution import Certificate, Solution
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["StreamedState", "class_encoding"]
 
@@ -100,9 +99,17 @@ class StreamedState(Model):
             raise ValueError("a model fitted from a stream keeps no rows, and so no ids: give none")
         return _update(_learned(self, new), new)
 
-    def forget(self, ids: Any, *, verify: bool = False) -> tuple[Update, tuple[Hashable, ...]]:
+    def positions_of(self, ids: Any) -> IntArray:
         """Raise a ValueError: rows without names are forgotten by themselves."""
-        raise ValueError(
+        raise self._has_no_ids()
+
+    def forget(self, positions: IntArray, *, verify: bool = False) -> Update:
+        """Raise a ValueError: rows without names are forgotten by themselves."""
+        raise self._has_no_ids()
+
+    @staticmethod
+    def _has_no_ids() -> ValueError:
+        return ValueError(
             "a model fitted from a stream keeps no rows, and so no ids: forget_rows takes the rows themselves"
         )
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from squaresvm.rows.rows import Ids, Rows, canonical_csr, owned
+from squaresvm.rows.rows import Ids, Rows, canonical_csr, ids_from, owned
 
-__all__ = ["Ids", "Rows", "canonical_csr", "owned"]
+__all__ = ["Ids", "Rows", "canonical_csr", "ids_from", "owned"]

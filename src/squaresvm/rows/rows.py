@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 from squaresvm.rows.chunks import Chunks, Features, dropped
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
-__all__ = ["LARGE_BYTES", "Ids", "Rows", "canonical_csr", "owned"]
+__all__ = ["LARGE_BYTES", "Ids", "Rows", "canonical_csr", "ids_from", "owned"]
 
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -39,7 +40,7 @@ def canonical_csr(X: Matrix) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """Names of rows: arrival numbers 0, 1, 2, ... unless the caller gives its own.
+    """Names of rows: arrival numbers 0, 1, 2, ... unless the caller gives its own, which may repeat.
 
     Parameters
     ----------
@@ -59,29 +60,35 @@ class Ids:
 
     @classmethod
     def given(cls, ids: Iterable[Hashable], count: int) -> Ids:
-        """Return the caller's ids after a check: one a row, hashable, no two alike."""
+        """Return the caller's ids after a check: one a row, hashable; several rows may have the same."""
         values = _as_id_array(ids)
         if values.shape != (count,):
             raise ValueError(f"ids must name each of the {count} rows; got shape {values.shape}")
-        seen: set[Hashable] = set()
         for position, value in enumerate(values.tolist()):
             try:
-                repeated = value in seen
+                hash(value)
             except TypeError:
                 raise ValueError(f"ids must be hashable; ids[{position}] is {value!r}") from None
-            if repeated:
-                raise ValueError(f"ids must be unique; {value!r} occurs twice")
             if value != value:
                 raise ValueError(f"ids must equal themselves; ids[{position}] is {value!r}")
-            seen.add(value)
         return cls(values, None)
 
     @cached_property
     def _position(self) -> dict[Hashable, int]:
+        """The last position of each id: the only one, unless ids repeat."""
         return {value: position for position, value in enumerate(self.values.tolist())}
 
+    @cached_property
+    def _repeated(self) -> dict[Hashable, list[int]]:
+        """All positions of each id; empty where no id repeats."""
+        places: dict[Hashable, list[int]] = {}
+        if self.arrivals is None and len(self._position) < self.values.size:
+            for position, value in enumerate(self.values.tolist()):
+                places.setdefault(value, []).append(position)
+        return places
+
     def positions(self, ids: Iterable[Hashable]) -> IntArray:
-        """Return where the given ids stand.
+        """Return where the given ids stand: every row of each of them.
 
         Raises
         ------
@@ -90,7 +97,7 @@ class Ids:
         ValueError
             For an id that is given twice.
         """
-        if type(ids) is list and len(ids) == 1 and type(ids[0]) is int:
+        if self.arrivals is not None and type(ids) is list and len(ids) == 1 and type(ids[0]) is int:
             place = self._find(ids[0])  # The ordinary request needs no array of ids.
             if place is not None:
                 return np.array([place], dtype=np.intp)
@@ -105,8 +112,15 @@ class Ids:
                 raise KeyError(f"no row with id {value!r} is held")
             if position in found:
                 raise ValueError(f"id {value!r} is given twice")
-            found[position] = None
+            found.update(dict.fromkeys(self._repeated.get(value, (position,))))
         return np.fromiter(found, dtype=np.intp, count=len(found))
+
+    def leaving(self, positions: IntArray) -> tuple[Hashable, ...]:
+        """Return the ids, each once, of which no row is held without the rows at `positions`."""
+        names = self.values[positions].tolist()
+        if self.arrivals is not None or not self._repeated:
+            return tuple(names)
+        return tuple(name for name, count in Counter(names).items() if count == len(self._repeated[name]))
 
     def _numbered_places(self, wanted: np.ndarray[Any, Any]) -> IntArray | None:
         """Return where arrival numbers stand, all at once; None where one is not there, or there twice."""
@@ -151,9 +165,6 @@ class Ids:
         if ids is None:
             raise ValueError("the rows held have ids of their own, so new rows must bring theirs")
         new_ids = Ids.given(ids, count)
-        for value in new_ids.values.tolist():
-            if value in self._position:
-                raise ValueError(f"a row with id {value!r} is held already")
         return Ids(_as_id_array([*self.values.tolist(), *new_ids.values.tolist()]), None)
 
 
@@ -170,9 +181,27 @@ def _as_id_array(ids: Iterable[Hashable]) -> np.ndarray[Any, Any]:
             return np.array(values)
         except OverflowError:
             pass  # An integer too large for int64 keeps its own type.
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+    return np.fromiter(values, dtype=object, count=len(values))  # Tuples stay ids: no second dimension.
+
+
+def ids_from(ids: Any, X: Any) -> Any:
+    """Return ids as they are given; for ``'index'``, the index of the pandas data frame that X is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from squaresvm.rows import ids_from
+    >>> ids_from("index", pd.DataFrame({"age": [41, 42, 7]}, index=["anna", "anna", "bert"]))
+    ['anna', 'anna', 'bert']
+    """
+    if not isinstance(ids, str) or ids != "index":
+        return ids
+    if not hasattr(X, "iloc"):
+        raise ValueError(
+            f"ids='index' takes the index of a pandas data frame, and X is of type {type(X).__name__}: "
+            "give the ids themselves"
+        )
+    return X.index.tolist()
 
 
 #: Rows up to this many bytes are copied; larger ones are referenced, and rows that leave are struck out.

@@ -318,7 +318,14 @@ def held_ids(model: Any, values: list[Any]) -> list[Any]:
         return [value if _whole(value) is None else _whole(value) for value in values]
     if held.dtype.kind in "US":
         return [str(value) if type(value) is int else value for value in values]
-    return values
+    known = set(held.tolist())
+    return [value if value in known else _twin(value, known) for value in values]
+
+
+def _twin(value: Any, known: set[Any]) -> Any:
+    """Return the id that is held as a number and was sent as text, or the other way round; else as it is."""
+    other = _whole(value) if isinstance(value, str) else str(value)
+    return other if other in known else value
 
 
 def new_ids(model: Any, values: list[Any]) -> list[Any]:

@@ -224,12 +224,12 @@ def rows_and_labels(
     if votes is None:
         rows = inner._state.rows
         return rows.X, rows.y, rows.weights if rows.given is None else rows.given, rows.ids.values
-    parts: dict[Any, Any] = {}
-    for one in votes.pairs.values():
-        rows = one._state.rows
-        parts |= zip(rows.ids.values.tolist(), rows.X, strict=True)
-    ids = votes.rows.ids.values
-    X = [parts[name] for name in ids.tolist()]
+    parts: dict[int, Any] = {}
+    labels, ids = votes.rows.y.tolist(), votes.rows.ids.values
+    for pair, one in votes.pairs.items():
+        places = (place for place, label in enumerate(labels) if label in pair)
+        parts |= zip(places, one._state.rows.X, strict=True)
+    X = [parts[place] for place in range(len(labels))]
     together = sp.vstack(X, format="csr") if sp.issparse(X[0]) else np.stack(X)
     return together, votes.rows.y, votes.rows.weights, ids
 
