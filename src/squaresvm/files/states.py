@@ -33,7 +33,6 @@ from squaresvm.models.model import Known, Model, Settings
 from squaresvm.models.problems import check_costs, find_classes
 from squaresvm.models.state import State
 from squaresvm.operators import (
-    OnDemandOperator,
     Operator,
     PrecomputedOperator,
     ProximalOperator,
@@ -175,9 +174,8 @@ def _factor(state: State) -> tuple[dict[str, Any] | None, Arrays]:
     factor = state.solution.factor
     if not isinstance(factor, CholeskyFactor) or not is_in_order(factor):
         problem = state.detached().problem
-        if isinstance(problem.operator, OnDemandOperator):
+        if not isinstance(problem.operator, StoredOperator):
             return None, {}  # K is not held, so that a factor has no place either.
-        assert isinstance(problem.operator, StoredOperator)
         store, slots = problem.operator.store(), problem.operator.slots
         factor = CholeskyFactor.build(store, slots, problem.ridge, problem.bias)
     form, triangle = packed(factor)

@@ -11,6 +11,7 @@ import numpy as np
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
 from squaresvm.linalg.blas import times
+from squaresvm.linalg.lapack import NotPositiveDefiniteError
 from squaresvm.models.drift import COMBINATIONS, Watch
 from squaresvm.models.steps import Check, Coming, Leaving, StepBase
 from squaresvm.operators import ProximalOperator, StoredOperator
@@ -72,7 +73,7 @@ class FactorStep(StepBase):
         """Return the updated factor; None where it is too close to singular, and one must be made anew."""
         try:
             factor, self.solution = update()
-        except np.linalg.LinAlgError:
+        except (np.linalg.LinAlgError, NotPositiveDefiniteError):
             return None
         return factor
 
