@@ -35,8 +35,9 @@ _STRIP = 128
 #: inversion, after which the columns are there to read.
 _PATIENCE = 4
 #: Share of the inversion that comes with each request from then on, so that none of them has to wait for all
-#: of it. A whole inversion takes half as long again as a fit.
-_SHARE = 1 / 20
+#: of it. A whole inversion takes half as long again as a fit. The first share is half as large: what waited
+#: for the request comes with it.
+_SHARE = 1 / 13
 #: Columns that are inverted at once in any case: parting them would save nobody a wait.
 _LEAST = 96
 #: Diagonal of H in an empty slot: its inverse is nothing beside any number that matters.
@@ -168,7 +169,8 @@ class SlotInverse:
         """Note a request; once they have become many, go a step further towards the inverse with each."""
         self._served += 1
         if self.form != Form.INVERSE and self._served > _PATIENCE:
-            stop = split_after(extent, self._split_within(extent), _SHARE, _LEAST)
+            share = _SHARE if self.form == Form.SPLIT else _SHARE / 2
+            stop = split_after(extent, self._split_within(extent), share, _LEAST)
             self._invert_to(stop, extent)
 
     def invert(self, extent: int) -> None:

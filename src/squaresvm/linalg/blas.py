@@ -81,6 +81,11 @@ def matrix(a: FloatArray) -> tuple[Any, Any]:
     return ctypes.c_void_p(a.ctypes.data), integer(max(leading, a.shape[0], 1))
 
 
+#: Columns of a panel: within it the triangle is updated by dsyrk, below it the rectangle by dgemm, whose threads
+#: share their work more evenly (a quarter faster at m = 2,000, a twentieth at 4,000, on two threads).
+_PANEL = 1024
+
+
 def gram_update(c: FloatArray, a: FloatArray, alpha: float = 1.0) -> None:
     """Add alpha a a' to the lower triangle of `c`; the strict upper triangle is left.
 
@@ -95,6 +100,15 @@ def gram_update(c: FloatArray, a: FloatArray, alpha: float = 1.0) -> None:
         return
     if c.shape != (a.shape[0], a.shape[0]):
         raise ValueError(f"shapes {c.shape} and {a.shape} do not fit")
+    for start in range(0, c.shape[0], _PANEL):
+        stop = start + _PANEL
+        panel = a[start:stop]
+        _triangle_update(c[start:stop, start:stop], panel, alpha)
+        multiply_add(c[stop:, start:stop], a[stop:], panel.T, alpha)
+
+
+def _triangle_update(c: FloatArray, a: FloatArray, alpha: float) -> None:
+    """Add alpha a a' to the lower triangle of `c` by one call."""
     flag, pa, lda = _operand(a)
     pc, ldc = matrix(c)
     extents = (integer(c.shape[0]), integer(a.shape[1]))
