@@ -81,8 +81,8 @@ def matrix(a: FloatArray) -> tuple[Any, Any]:
     return ctypes.c_void_p(a.ctypes.data), integer(max(leading, a.shape[0], 1))
 
 
-#: Columns of a panel: within it the triangle is updated by dsyrk, below it the rectangle by dgemm, whose threads
-#: share their work more evenly (a quarter faster at m = 2,000, a twentieth at 4,000, on two threads).
+#: Columns of a panel: within it the triangle is updated by dsyrk, below it the rectangle by dgemm, whose
+#: threads share their work more evenly (a quarter faster at m = 2,000, a twentieth at 4,000, on two threads).
 _PANEL = 1024
 
 
