@@ -2,6 +2,7 @@
 
 python tools/everywhere.py                      # every cell
 python tools/everywhere.py kernel threads/4     # a group, a cell
+python tools/everywhere.py --whole --shuffle 1  # all tests in each cell, each time in another order
 python tools/everywhere.py --list
 
 A cell is green, red, or "not runnable here" with the reason. The exit code is 1 if any cell is red, and 2 if
@@ -97,9 +98,13 @@ class NotRunnableError(Exception):
     """The machine at hand cannot stand in for that one; the text says why."""
 
 
+def shuffled(seed: int) -> tuple[str, ...]:
+    """Return what makes pytest run the tests of each module, and the modules, in a random order."""
+    return ("--random-order", "--random-order-bucket=module", f"--random-order-seed={seed}")
+
+
 def cells() -> list[Cell]:
     """Return every cell, in the order of the table."""
-    shuffled = ("--random-order", "--random-order-bucket=module")
     nowhere = {"HOME": "/nonexistent", "XDG_CACHE_HOME": None}
     old = ("-W", "default::DeprecationWarning")  # of old packages, which use what newer ones deprecate
     return [
@@ -108,10 +113,8 @@ def cells() -> list[Cell]:
         Cell("compiler", "generic", {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}),
         Cell("compiler", "off", {"NUMBA_DISABLE_JIT": "1"}, part="uncompiled"),
         *(
-            Cell(
-                "order", seed, {"PYTHONHASHSEED": seed}, arguments=(*shuffled, f"--random-order-seed={seed}")
-            )
-            for seed in ("0", "1", "4294967295")
+            Cell("order", str(seed), {"PYTHONHASHSEED": str(seed)}, arguments=shuffled(seed))
+            for seed in (0, 1, 4294967295)
         ),
         Cell("home", "unset", {**nowhere, "HOME": None}),
         Cell("home", "missing", nowhere),
@@ -199,14 +202,40 @@ def uv() -> str:
 
 def python_of(cell: Cell) -> str:
     """Return the Python that runs a cell, in an environment made for it if it asks for another."""
+    if cell.unprivileged and not others_can_run(sys.executable):
+        return environment(interpreter_of_the_system(), "python-of-the-system", cell.resolution)
     if cell.python is None:
         return sys.executable
-    base = interpreter(cell.python)
-    folder = PLACE / f"python{cell.python}-{cell.resolution}"
+    return environment(interpreter(cell.python), f"python{cell.python}-{cell.resolution}", cell.resolution)
+
+
+def others_can_run(python: str) -> bool:
+    """Return whether a user without rights may start a Python; True where we have none ourselves."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return True
+    try:
+        asked = subprocess.run([python, "-c", ""], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
+    except OSError:
+        return False
+    return asked.returncode == 0
+
+
+def interpreter_of_the_system() -> str:
+    """Return the path of a Python that lies where every user can read it."""
+    for version in PYTHONS:
+        found = shutil.which(f"python{version}", path="/usr/local/bin:/usr/bin")
+        if found is not None and others_can_run(found):
+            return found
+    raise NotRunnableError(f"{sys.executable} is not readable for others than root, and no other Python is")
+
+
+def environment(base: str, name: str, resolution: str) -> str:
+    """Return the Python of an environment made anew from another one."""
+    folder = PLACE / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     quiet: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
     subprocess.run([uv(), "venv", "-q", "--clear", "-p", base, str(folder)], **quiet)
-    install = [uv(), "pip", "install", "-q", "-p", str(python), "--resolution", cell.resolution]
+    install = [uv(), "pip", "install", "-q", "-p", str(python), "--resolution", resolution]
     subprocess.run([*install, "--editable", f"{ROOT}[{EXTRAS}]"], **quiet)
     return str(python)
 
@@ -300,6 +329,9 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="name the cells and end")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table there too")
     parser.add_argument("--whole", action="store_true", help="run all tests in each cell, not only the part")
+    parser.add_argument(
+        "--shuffle", type=int, metavar="SEED", help="run the tests of each cell in an order of its own"
+    )
     parser.add_argument("--part", metavar="NAME", help="a part out of tests/support/parts.py for every cell")
     given = parser.parse_args()
     wanted = chosen(given.cells)
@@ -307,10 +339,11 @@ def main() -> int:
         print("\n".join(cell.title for cell in wanted))
         return 0
     results = []
-    for cell in wanted:
+    for number, cell in enumerate(wanted):
         print(f"== {cell.title}", flush=True)
         part = "" if given.whole else given.part or cell.part
-        results.append(run(replace(cell, part=part)))
+        order = () if given.shuffle is None else shuffled(given.shuffle + number)
+        results.append(run(replace(cell, part=part, arguments=(*cell.arguments, *order))))
         print(f"   {results[-1].colour}: {results[-1].words}", flush=True)
     text = table(results)
     print(f"\n{text}")
