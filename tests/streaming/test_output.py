@@ -48,8 +48,11 @@ def test_written_is_what_is_returned(problem, labels, suffix, tmp_path):
     model, X, source = fitted(problem, labels)
     path = tmp_path / f"said{suffix}"
     assert model.predict(source, out=str(path)) == path
-    assert read(path).tolist() == model.predict(X).tolist()
-    if problem != "regression":
+    if problem == "regression":
+        # Blocks of other sizes are summed in another order.
+        np.testing.assert_allclose(read(path), model.predict(X), rtol=1e-13)
+    else:
+        assert read(path).tolist() == model.predict(X).tolist()
         decision = model.decision_function(X)
         assert model.decision_function(source, out=path) == path  # The former file is replaced.
         np.testing.assert_allclose(read(path, decision.ndim), decision, rtol=0, atol=1e-12)
