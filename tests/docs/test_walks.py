@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from support.tracing import traced
 
 from squaresvm import LSSVC, RLSSVC, verify
 from squaresvm.streaming import ArraySource
+from support.tracing import traced
 
 _PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 _MOST_HOPS = 10
