@@ -112,9 +112,9 @@ def cholesky_in_place(a: FloatArray, panel: int | None = None) -> None:
 
 
 def solve_triangular_in_place(
-    lower: FloatArray, rhs: FloatArray, *, side: str = "left", transpose: bool = False
+    lower: FloatArray, rhs: FloatArray, *, side: str = "left", transpose: bool = False, alpha: float = 1.0
 ) -> None:
-    """Overwrite `rhs` by inv(L) rhs, inv(L') rhs, or with ``side='right'`` rhs inv(L), rhs inv(L').
+    """Overwrite `rhs` by alpha inv(L) rhs, inv(L') rhs, or with ``side='right'`` rhs inv(L), rhs inv(L').
 
     Parameters
     ----------
@@ -123,6 +123,8 @@ def solve_triangular_in_place(
     rhs : ndarray of shape (m, k), or (k, m) for the right side
     side : {'left', 'right'}, default='left'
     transpose : bool, default=False
+    alpha : float, default=1.0
+        A factor, at no cost for more than one column.
     """
     if rhs.size == 0:
         return
@@ -130,8 +132,9 @@ def solve_triangular_in_place(
         raise ValueError(f"shapes {lower.shape} and {rhs.shape} do not fit")
     if side == "left" and rhs.shape[1:] == (1,) and lower.shape[0] > _VECTOR_PANEL:
         _solve_vector(lower, rhs, transpose)
+        rhs *= alpha
         return
-    _solve_at_once(lower, rhs, side, transpose)
+    _solve_at_once(lower, rhs, side, transpose, alpha)
 
 
 def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
@@ -185,7 +188,9 @@ def _solve_vector(lower: FloatArray, x: FloatArray, transpose: bool) -> None:
             multiply_add(x[rest], lower[rest, panel], x[panel], alpha=-1.0)
 
 
-def _solve_at_once(lower: FloatArray, rhs: FloatArray, side: str, transpose: bool) -> None:
+def _solve_at_once(
+    lower: FloatArray, rhs: FloatArray, side: str, transpose: bool, alpha: float = 1.0
+) -> None:
     a, lda = matrix(lower)
     b, ldb = matrix(rhs)
     routine("dtrsm")(
@@ -195,7 +200,7 @@ def _solve_at_once(lower: FloatArray, rhs: FloatArray, side: str, transpose: boo
         char("N"),
         integer(rhs.shape[0]),
         integer(rhs.shape[1]),
-        real(1.0),
+        real(alpha),
         a,
         lda,
         b,

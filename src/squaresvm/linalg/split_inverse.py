@@ -103,8 +103,7 @@ def invert_further(room: FloatArray, split: int, stop: int) -> None:
         gram_update(room[:split, :split], rows.T)
         multiply_add(room[stop:, :split], below, rows, alpha=-1.0)
         solve_triangular_in_place(corner, rows, transpose=True)
-    solve_triangular_in_place(corner, below, side="right")
-    np.negative(below, out=below)
+    solve_triangular_in_place(corner, below, side="right", alpha=-1.0)
     invert_cholesky_in_place(corner)
 
 
