@@ -118,7 +118,7 @@ class Journal:
 
     def __init__(self, path: Path, keep: int = 10_000) -> None:
         self._path, self._keep = path, keep
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         with _told(path):
             self._database = sqlite3.connect(
                 path, timeout=0.5, check_same_thread=False, isolation_level=None, cached_statements=64
@@ -141,6 +141,7 @@ class Journal:
             self._database.execute(f"PRAGMA {pragma}").fetchall()
         self._database.executescript(_SCHEMA)
         self._hash_key = self._secret("bodies")
+        self._overwrite_leftovers()  # A server that died between an erasure and this left them.
 
     def _secret(self, name: str) -> bytes:
         found = self._database.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()
@@ -162,6 +163,14 @@ class Journal:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def _erasure(self) -> Iterator[sqlite3.Connection]:
+        """Give the database for one transaction, which nobody sees before its leftovers are overwritten."""
+        with self._lock:
+            with self._change() as database:
+                yield database
+            self._overwrite_leftovers()
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._lock, _told(self._path):
@@ -247,12 +256,11 @@ class Journal:
 
     def discard(self, model: str) -> int:
         """Forget what is not in the model file, unapplied, and which file there was; return how many."""
-        with self._change() as database:
+        with self._erasure() as database:
             count = database.execute(
                 "DELETE FROM entries WHERE model = ? AND payload IS NOT NULL", (model,)
             ).rowcount
             database.execute("DELETE FROM models WHERE name = ?", (model,))
-        self._overwrite_leftovers()
         return count
 
     # Model files -----------------------------------------------------------------------------------
@@ -278,7 +286,7 @@ class Journal:
 
     def settle(self, model: str) -> None:
         """Say that the announced file is in its place, and erase what it holds from the journal."""
-        with self._change() as database:
+        with self._erasure() as database:
             number = database.execute(
                 "SELECT coming_number FROM models WHERE name = ? AND coming IS NOT NULL", (model,)
             ).fetchone()
@@ -302,7 +310,6 @@ class Journal:
                     "DELETE FROM entries WHERE model = ? AND number <= ? AND payload IS NULL",
                     (model, oldest[0]),
                 )
-        self._overwrite_leftovers()
 
     def _overwrite_leftovers(self) -> None:
         """Write zeros over SQLite's rollback journal: after a transaction it still holds pages as they were.
