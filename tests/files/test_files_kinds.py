@@ -95,7 +95,7 @@ class TestStreams:
             assert loaded.classes_.dtype == model.classes_.dtype
         weights = np.linspace(0.5, 1.5, M)[:4]
         if name in ("RLSSVC", "LagrangianSVC"):
-            with pytest.raises(ValueError, match="needs sums over the rows"):
+            with pytest.raises(ValueError, match="by sums over the rows is for the squared loss"):
                 loaded.learn(X[:4], y[:4], weights)
             return
         for each in (model, loaded):

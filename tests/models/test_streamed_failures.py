@@ -238,7 +238,7 @@ def test_the_squared_hinge_has_no_sums():
     model = RLSSVC(kernel="linear").fit(ArraySource(X, Y))
     before = model._state
     for use in (model.learn, model.forget_rows):
-        with pytest.raises(ValueError, match="squared loss only"):
+        with pytest.raises(ValueError, match="by sums over the rows is for the squared loss"):
             use(X[:5], Y[:5])
     assert model._state is before
 

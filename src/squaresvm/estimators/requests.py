@@ -20,13 +20,15 @@ from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
 from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS, Claim
+from squaresvm.models.source_fit import without_rows
 from squaresvm.models.state import State
+from squaresvm.models.streamed import StreamedState
 from squaresvm.models.train import train
 from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.rows import Rows, canonical_csr, ids_from
-from squaresvm.runtime.arguments import check_flag
-from squaresvm.streaming import Source
+from squaresvm.runtime.arguments import check_flag, check_integer
+from squaresvm.streaming import Source, is_source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Proposal", "Reweighting", "Updating"]
@@ -154,7 +156,9 @@ class Updating(LeavingOut, Proving):
             X = np.hstack([X[:, :held], even])
         return X, np.array(self._check_targets(y))
 
-    def forget(self, ids: Iterable[Hashable], verify: bool = False) -> Receipt:
+    def forget(
+        self, ids: Iterable[Hashable], verify: bool = False, *, source: Source | None = None
+    ) -> Receipt:
         """Remove rows: the model equals a fit of the remaining rows with the numbers resolved at `fit`.
 
         Row, label, id and weight are gone at once. What the factor derived from them goes at its next
@@ -167,6 +171,10 @@ class Updating(LeavingOut, Proving):
         verify : bool, default=False
             Whether to take the residual of every remaining row for the receipt. Otherwise it may be taken
             from random combinations of all rows, between full checks at most 64 requests apart.
+        source : Source, optional
+            For a model that was fitted from a stream, and so keeps no rows: the rows that it is of, those
+            that leave included. Their ids are their numbers in it, counted from 0. Passes over the others go
+            on from the model and end at its certificate.
 
         Returns
         -------
@@ -184,6 +192,8 @@ class Updating(LeavingOut, Proving):
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         with REQUESTS:
+            if source is not None:
+                return self._forget_from(source, ids, start)
             proposal = self._propose_forget(ids, bool(verify))
             self._adopt_proposal(proposal)
             receipt = proposal.receipt
@@ -192,6 +202,21 @@ class Updating(LeavingOut, Proving):
                 sealed = self.receipts_[-1]
                 return sealed.but(ids=receipt.ids, classes_gone=receipt.classes_gone)
         return receipt.but(seconds=time.perf_counter() - start)
+
+    def _forget_from(self, source: Source, ids: Iterable[Hashable], start: float) -> Receipt:
+        """Remove rows of the source that a streamed model is of."""
+        before = self._state
+        if not isinstance(before, StreamedState):
+            raise ValueError("the model holds its rows, and forgets them by their ids: give no source")
+        if not is_source(source):
+            raise ValueError(f"source must be a source of squaresvm.streaming; got {type(source).__name__}")
+        numbers = [check_integer("the number of each row of the source", each, 0) for each in ids]
+        proposal = self._proposed(before, without_rows(before, source, numbers), "forget", start)
+        self._adopt_proposal(proposal)
+        assert proposal.receipt is not None
+        return proposal.receipt.but(
+            ids=tuple(numbers), rows=len(numbers), seconds=time.perf_counter() - start
+        )
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
         """Return what `forget` leads to; the lock is held until it is in place or given up."""

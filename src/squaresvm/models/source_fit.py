@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.judging.calibration import Calibration
 from squaresvm.models.checkpoint import Checkpoint
-from squaresvm.models.model import Settings, warn_unless_converged
+from squaresvm.models.model import Settings, Update, warn_unless_converged
 from squaresvm.models.problems import find_classes
 from squaresvm.models.streamed import StreamedState, class_encoding
 from squaresvm.problem import Loss
@@ -28,10 +28,10 @@ from squaresvm.solvers.choose_linear import choose_for_source
 from squaresvm.solvers.direct import from_sums
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.newton_hessian import ProductHessian
-from squaresvm.streaming import Source
+from squaresvm.streaming import RemainingSource, Source
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["fit_source", "no_rows"]
+__all__ = ["fit_source", "no_rows", "without_rows"]
 
 #: Rows of the sample that the first pass takes, at least and for each feature.
 _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
@@ -41,6 +41,10 @@ _CALIBRATED = 10_000
 _SAMPLE_BYTES, _LEAST_SAMPLE = 2**28, 2000
 #: Steps of a search at most.
 _MAX_ITER = 200
+#: Times tol, or its own residual, that a model may have on rows that are taken for the same again: their sums
+#: differ by rounding alone, whatever their blocks.
+_SAME = 10.0
+_SAME_ROWS = "forgetting needs the rows that it is of, without those that were forgotten before"
 #: Share of tol down to which a solution of the squared loss is refined: each step takes two passes.
 _ENOUGH = 0.1
 
@@ -56,6 +60,7 @@ def fit_source(
     has_labels: bool,
     checkpoint: Any = None,
     pass_begins: Callable[[], object] | None = None,
+    start: StreamedState | None = None,
 ) -> StreamedState:
     """Return the model of a source: a first look, then passes until the certificate is within tol.
 
@@ -69,6 +74,8 @@ def fit_source(
     checkpoint : path, optional
     pass_begins : callable, optional
         Called when a pass begins.
+    start : StreamedState, optional
+        A model of almost the same rows, from which a search goes on.
 
     Returns
     -------
@@ -82,21 +89,18 @@ def fit_source(
         progress.n_rows = source.n_rows or survey.rows
         settings = settings_of(no_rows(n, survey.labels, survey.weights))
         classes = find_classes(survey.labels, settings)
-        encoding = class_encoding(settings, classes, survey.scale.size)
-        runner = SourceRunner(source, encoding, survey.rows, survey.sample, progress)
-        scale = np.ones(runner.n_columns)
-        scale[:] = np.where(survey.scale > 0.0, survey.scale, 1.0)
-        problem = LinearProblem(runner, settings.loss, settings.bias, scale)
+        problem = _posed(source, survey, settings, classes, progress)
         solver, reason = choose_for_source(settings.loss, settings.solver, n)
         by_sums = solver == "direct"
         purpose = _purpose(settings, survey, n, by_sums)
         kept = None if checkpoint is None else Checkpoint.of(checkpoint, purpose)
-        solution = _solve(problem, settings, by_sums, kept)
+        solution = _solve(problem, settings, by_sums, kept, _carried(start, classes))
         _check_finite(solution)
         certificate = problem.certify(solution, settings.tol)
         calibration = None
         if has_labels:
             moved = settings.weighs_classes(classes)
+            encoding = class_encoding(settings, classes, survey.scale.size)
             calibration = _calibrate(problem, solution, survey.sample, encoding, moved)
     finally:
         progress.close()
@@ -185,7 +189,11 @@ def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool)
 
 
 def _solve(
-    problem: LinearProblem, settings: Settings, by_sums: bool, checkpoint: Checkpoint | None
+    problem: LinearProblem,
+    settings: Settings,
+    by_sums: bool,
+    checkpoint: Checkpoint | None,
+    start: Solution | None,
 ) -> Solution:
     held = None if checkpoint is None else checkpoint.read()
     if by_sums:
@@ -196,10 +204,110 @@ def _solve(
         else:
             moments = _moments_of(held)
         return from_sums(problem, MomentsFactor(moments, problem.bias), _ENOUGH * settings.tol)
-    start = None if held is None else Solution(primal=held["w"], bias=held["b"])
+    start = start if held is None else Solution(primal=held["w"], bias=held["b"])
     keep = None if checkpoint is None else partial(_keep, checkpoint)
     limit = _MAX_ITER if settings.max_iter is None else settings.max_iter
     return search(problem, settings.tol, limit, Monitor(), start, keep)
+
+
+def _carried(start: StreamedState | None, classes: np.ndarray[Any, Any] | None) -> Solution | None:
+    """Return where a search goes on from: nowhere, where other classes are left than there were."""
+    if start is None or not _same_classes(classes, start.classes):
+        return None
+    return Solution(primal=start.primal, bias=start.solution.bias)
+
+
+def _same_classes(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, Any] | None) -> bool:
+    return one is other if one is None or other is None else bool(np.array_equal(one, other))
+
+
+def without_rows(before: StreamedState, source: Source, numbers: Iterable[int]) -> Update:
+    """Return the model without some rows of the source that it is of, by passes over the others.
+
+    Newton's search goes on from where the model was and ends at the certificate: the model is that of a fit
+    of the rows that remain, with the numbers resolved at `fit`.
+
+    Parameters
+    ----------
+    before : StreamedState
+    source : Source
+        The rows that the model is of, those that leave included.
+    numbers : iterable of int
+        Of the rows that leave, counted from 0 in the order of the source.
+
+    Returns
+    -------
+    Update
+
+    Raises
+    ------
+    KeyError
+        If the source has no row of a number.
+    ValueError
+        If these are not the rows of the model, or a number is named twice.
+    """
+    gone = list(numbers)
+    if not gone:
+        raise ValueError("no rows are named: there is nothing to forget")
+    remaining, has_labels = RemainingSource(source, gone), before.classes is not None
+    if source.n_rows is not None and max(gone) >= source.n_rows:
+        raise KeyError(f"no row {max(gone)}: the source has rows 0 to {source.n_rows - 1}")
+    _check_same_rows(before, source, has_labels)
+    after = fit_source(remaining, partial(_same_numbers, before.settings), has_labels, start=before)
+    if remaining.n_found != len(gone):
+        raise KeyError(f"no row {max(gone)}: the source has fewer rows")
+    after = replace(after, reason=f"{after.reason}; the search went on from the model with all rows")
+    return Update(after, after.certificate.residual, after.n_rows, False, False, len(gone), commit=_nothing)
+
+
+def _nothing() -> None:
+    """Do nothing: nobody shares anything with this model."""
+
+
+def _same_numbers(settings: Settings, rows: Rows) -> Settings:
+    """Return the numbers resolved at `fit`, without weights of classes that are gone."""
+    if not settings.class_weight:
+        return settings
+    left = set(rows.y.tolist())
+    return replace(settings, class_weight={k: v for k, v in settings.class_weight.items() if k in left})
+
+
+def _check_same_rows(before: StreamedState, source: Source, has_labels: bool) -> None:
+    """Raise a ValueError where a source is not of the rows that a model is of: its residual there tells."""
+    if source.n_features != before.n_features:
+        raise ValueError(
+            f"the source has {source.n_features} features and the model {before.n_features}: {_SAME_ROWS}"
+        )
+    survey = _look(source, Look(has_labels, _sample_size(source.n_features)), PassProgress(source.n_rows))
+    if survey.rows != before.count:
+        raise ValueError(
+            f"the source has {survey.rows} rows of positive weight and the model is of {before.count}: "
+            f"{_SAME_ROWS}"
+        )
+    if has_labels and not _same_classes(survey.labels, before.classes):
+        raise ValueError(f"the source has other classes than the model: {_SAME_ROWS}")
+    problem = _posed(source, survey, before.settings, before.classes)
+    found, known = problem.certify(before.solution, before.settings.tol), before.certificate
+    if found.residual > _SAME * max(before.settings.tol, known.residual):
+        raise ValueError(
+            f"the model's residual on the source is {found.residual:.1e} and was {known.residual:.1e} on "
+            f"the rows that it is of: {_SAME_ROWS}"
+        )
+
+
+def _posed(
+    source: Source,
+    survey: Survey,
+    settings: Settings,
+    classes: np.ndarray[Any, Any] | None,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> LinearProblem:
+    """Return the problem that a source poses."""
+    encoding = class_encoding(settings, classes, survey.scale.size)
+    runner = SourceRunner(source, encoding, survey.rows, survey.sample, progress)
+    scale = np.ones(runner.n_columns)
+    scale[:] = np.where(survey.scale > 0.0, survey.scale, 1.0)
+    return LinearProblem(runner, settings.loss, settings.bias, scale)
 
 
 def _keep(checkpoint: Checkpoint, w: FloatArray, b: FloatArray) -> None:

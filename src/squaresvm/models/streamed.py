@@ -110,7 +110,8 @@ class StreamedState(Model):
     @staticmethod
     def _has_no_ids() -> ValueError:
         return ValueError(
-            "a model fitted from a stream keeps no rows, and so no ids: forget_rows takes the rows themselves"
+            "a model fitted from a stream keeps no rows, and so no ids: forget_rows takes the rows "
+            "themselves, and forget(numbers, source=...) the source that they are in"
         )
 
     def forget_rows(self, gone: NewRows) -> Update:
@@ -153,8 +154,8 @@ def _sums(state: StreamedState, what: str) -> Moments:
         )
     if state.sums is None:
         raise ValueError(
-            f"{what} needs sums over the rows, which tell enough for the squared loss only: fit from the "
-            "source again, or use LSSVC, RelaxedLSSVC, ProximalSVC or LSSVR"
+            f"{what} by sums over the rows is for the squared loss (LSSVC, RelaxedLSSVC, ProximalSVC, "
+            "LSSVR): fit from the source again; forget(numbers, source=...) goes on from the model"
         )
     return state.sums
 

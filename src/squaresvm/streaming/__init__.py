@@ -9,6 +9,7 @@ from squaresvm.streaming.arrays import ArraySource, MappedSource
 from squaresvm.streaming.dask_source import DaskSource
 from squaresvm.streaming.file_sources import LibsvmSource, ParquetSource
 from squaresvm.streaming.iterables import BlockSource
+from squaresvm.streaming.remaining import RemainingSource
 from squaresvm.streaming.source import Block, Source, is_source
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "LibsvmSource",
     "MappedSource",
     "ParquetSource",
+    "RemainingSource",
     "Source",
     "as_source",
     "is_source",
