@@ -160,16 +160,16 @@ def test_records_and_csv_go_through_the_preparation(table):
 
 def test_a_new_level_comes_and_goes(table):
     with serving(table, save_seconds=0.2) as client:
-        row = {"records": [{"age": 44, "town": "Xanten"}], "labels": ["well"], "ids": ["u99"]}
+        row = {"records": [{"age": 44, "town": "Xanten"}], "labels": ["well"], "ids": ["visitor-99"]}
         before = client.get("/models/people").json["n_columns"]
         assert client.post("/models/people/learn", row).status == 200
         assert client.get("/models/people").json["n_columns"] == before + 1
         assert client.get("/models/people/verify").json["ok"]
-        assert client.post("/models/people/forget", {"ids": ["u99"]}).json["remaining"] == 60
+        assert client.post("/models/people/forget", {"ids": ["visitor-99"]}).json["remaining"] == 60
         assert client.get("/models/people/verify").json["ok"]
-    for path in table.iterdir():
+    for path in table.iterdir():  # Names too long to stand in a hash by chance.
         assert b"Xanten" not in path.read_bytes()
-        assert b"u99" not in path.read_bytes()
+        assert b"visitor-99" not in path.read_bytes()
     assert squaresvm.load(table / "people.model").n_features_in_ == before
 
 
