@@ -234,7 +234,9 @@ class TestLearnAndForget:
         assert (facts["learned"], facts["held"]) == (5, 65)
         learned = squaresvm.load(model)
         assert learned.n_features_in_ == 5
-        assert Record.of(learned).preparation.features[1] == Category("town", ("Bonn", "Ulm", "Rom on the Tiber"))
+        assert Record.of(learned).preparation.features[1] == Category(
+            "town", ("Bonn", "Ulm", "Rom on the Tiber")
+        )
         raw = model.read_bytes()
         assert b"Tiber" in raw
         ids = tmp_path / "ids.txt"
