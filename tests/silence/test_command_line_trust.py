@@ -151,14 +151,15 @@ class TestForgettingFromAFile:
         assert "1_0" in done.err
         assert 10 in squaresvm.load(model).ids_
 
-    def test_ids_that_look_like_options_can_be_forgotten(self, shell, tmp_path):
+    @pytest.mark.parametrize("written", [("--ids=--5",), ("--ids", "--5")], ids=["joined", "apart"])
+    def test_ids_that_look_like_options_can_be_forgotten(self, written, shell, tmp_path):
         rows = [
             f"{'--5' if i == 5 else f'r{i}'},{a},{b},{label}"
             for i, ((a, b), label) in enumerate(zip(numbers(), labels(), strict=True))
         ]
         csv(tmp_path / "a.csv", rows, header="name,x,z,label")
         assert shell("train", "a.csv", "-o", "a.model", "--id", "name").code == 0
-        done = shell("forget", "a.model", "--ids=--5")
+        done = shell("forget", "a.model", *written)
         assert done.code == 0, done.err
         assert squaresvm.load("a.model").ids_.size == M - 1
 
@@ -252,9 +253,10 @@ class TestOutOfRange:
         X = numbers()
         self.assert_refused_or_finite(RLSSVC(kernel="linear"), X * 1e80, X[:, 0] > 0)
 
-    def test_a_large_C_of_the_hinge_of_three_classes(self):
+    @pytest.mark.parametrize("C", [1e100, 1e150])
+    def test_a_large_C_of_the_hinge_of_three_classes(self, C):
         X = numbers()
-        self.assert_refused_or_finite(RLSSVC(kernel="linear", C=1e150), X, np.digitize(X[:, 0], [-0.4, 0.4]))
+        self.assert_refused_or_finite(RLSSVC(kernel="linear", C=C), X, np.digitize(X[:, 0], [-0.4, 0.4]))
 
 
 def test_a_window_can_be_flushed():
