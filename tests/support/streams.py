@@ -29,14 +29,16 @@ def kind_of(name):
 class Stream:
     """A window beside a plain record of all rows that came and of which of them it should hold."""
 
-    def __init__(self, name, kernel="rbf", by="count", size=18, m=25, own_ids=False, **parameters):
-        self.kernel, self.by, self.own_ids = kernel, by, own_ids
+    def __init__(
+        self, name, kernel="rbf", by="count", size=18, m=25, own_ids=False, half_life=None, **parameters
+    ):
+        self.kernel, self.by, self.own_ids, self.half_life = kernel, by, own_ids, half_life
         self.X, self.y = data(kind_of(name), 160, seed=3)
         rng = np.random.default_rng(4)
         self.weights = rng.uniform(0.5, 2.0, 160)
         self.times = np.cumsum(rng.integers(0, 3, 160)) / 2.0  # Some rows come at the same time.
         self.size, self.arrived, self.kept = size, m, np.arange(m)
-        self.window = Window(histories.estimator(name, kernel, **parameters), size)
+        self.window = Window(histories.estimator(name, kernel, **parameters), size, half_life)
         X = precomputed_kernel(self.X[:m], self.X[:m]) if kernel == "precomputed" else self.X[:m]
         self.window.fit(X, self.y[:m], self.weights[:m], **self.more(slice(0, m)))
         self.trim()
@@ -68,6 +70,14 @@ class Stream:
     def values(self):
         return values(self.window.estimator_, self.at())
 
+    def fit_weights(self):
+        """Return what each row should weigh in the problem now: its own weight, halved with its age."""
+        if self.half_life is None:
+            return self.weights[self.kept]
+        moments = self.times if self.by == "age" else np.arange(160.0)
+        ages = moments[self.arrived - 1] - moments[self.kept]
+        return self.weights[self.kept] * 2.0 ** (-ages / self.half_life)
+
     def assert_exact(self, left_out=False):
         """Assert that the window holds the record's rows and equals a fresh fit of them."""
         names = [("row", i) for i in self.kept.tolist()] if self.own_ids else self.kept.tolist()
@@ -78,7 +88,7 @@ class Stream:
             assert self.window.times_ is None
         X, k = self.X[self.kept], self.kept
         given = precomputed_kernel(X, X) if self.kernel == "precomputed" else X
-        fresh = histories.resolved(self.window.estimator_).fit(given, self.y[k], self.weights[k])
+        fresh = histories.resolved(self.window.estimator_).fit(given, self.y[k], self.fit_weights())
         np.testing.assert_allclose(self.values(), values(fresh, self.at()), rtol=0, atol=1e-8)
         if left_out:
             mine, theirs = histories.loo_values(self.window.estimator_), histories.loo_values(fresh)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.left_out import LeavingOut
 from squaresvm.estimators.proving import Proving
-from squaresvm.estimators.receipts import hashes_of, log_of, written
+from squaresvm.estimators.receipts import begun, hashes_of, log_of, written
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
 from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
@@ -23,7 +23,7 @@ from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.source_fit import without_rows
 from squaresvm.models.state import State
 from squaresvm.models.streamed import StreamedState
-from squaresvm.models.train import train
+from squaresvm.models.train import reweighted, train
 from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.rows import Rows, canonical_csr, ids_from
@@ -229,6 +229,21 @@ class Updating(LeavingOut, Proving):
         proposal = self._proposed(before, update, "forget", start, positions)
         proposal.estimator._drop_results()
         return proposal
+
+    def _propose_reweighted(self, factors: FloatArray) -> Proposal:
+        """Return what the caller's weights times `factors` lead to: a fit of the same rows with them."""
+        start, before = time.perf_counter(), self._holding("other weights")
+        claim, trial = Claim(before.claim), self._copy()
+        trial._take(reweighted(before, factors, claim))
+        log = log_of(self._log, before.n_rows)
+        trial._log = begun(trial._state, time.perf_counter() - start, log)
+        return Proposal(trial, claim.commit)
+
+    def _counted_by(self, given: FloatArray | None) -> Self:
+        """Return a copy whose rows have `given` as the caller's weights; None: those of the problem."""
+        state, trial = self._holding("other weights"), self._copy()
+        trial._state = replace(state, rows=replace(state.rows, given=given))
+        return trial
 
     def _drop_results(self) -> None:
         """Drop what was taken from rows that have left, besides the model itself."""

@@ -33,13 +33,15 @@ name                           what
 ``solver, reason``             which solver, and why
 ``n_iter, outcome``            of the solver; the solution itself is ``beta`` or ``primal``, and ``bias``
 ``factor``                     null, or what the array ``factor`` is: its ``form`` and ``jitter``
-``window``                     null, or the ``size`` of a `Window`; its ``times`` are an array
+``window``                     null, or the ``size`` of a `Window`; its ``times`` are an array. With a
+                               ``half_life``, ``now`` and the array ``moments``: when rows came
 ``preparation``                null, or how the command line made rows from columns of a table
 ``history``                    [action, time, rows, rows left] of each request
 ``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model
 =============================  =============================================================
 
-``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights changed them.
+``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights or a half-life
+changed them.
 ``above, below`` are slopes of the probabilities, once those have been asked for; ``offset`` beside them is
 there where class weights have moved the decision.
 
@@ -91,11 +93,14 @@ from squaresvm.files import container
 from squaresvm.files.container import ModelFileError
 from squaresvm.files.kinds import check_kind, decode_kind, encode_kind, rows_held
 from squaresvm.files.record import Event, History, Record
+from squaresvm.files.values import floats_of, number
+from squaresvm.meta.decay import Decay, check_decay
 from squaresvm.meta.window import Window
 from squaresvm.models.model import Known
 from squaresvm.models.state import State
 from squaresvm.models.streamed import StreamedState
 from squaresvm.readers.preparation import Preparation
+from squaresvm.runtime.arguments import check_positive
 from squaresvm.runtime.atomic import locked
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -156,6 +161,9 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
         check_is_fitted(model)
         inner, window = model.estimator_, {"size": float(model.size)}
         times = {} if model.times_ is None else {"times": model.times_}
+        if model._decay is not None and model.half_life is not None:
+            window |= {"half_life": float(model.half_life), "now": model._decay.now}
+            times |= {"moments": model._decay.moments}
     check_kind(inner)
     check_is_fitted(inner)
     record, receipts = Record.of(model), _receipts(inner)
@@ -277,8 +285,22 @@ def _windowed(header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]], m
     if times is not None and (times.shape != model.ids_.shape or np.any(np.diff(times) < 0)):
         raise ValueError("its times do not fit its rows")
     window._check_size(times is not None)
-    window._replace(model, times)
+    window._replace(model, times, _decaying(window, header["window"], arrays, int(model.ids_.size)))
     return window
+
+
+def _decaying(
+    window: Window, described: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]], count: int
+) -> Decay | None:
+    """Give a window its half-life, and return when its rows came."""
+    if described.get("half_life") is None:  # Not in files of earlier versions.
+        return None
+    window.half_life = check_positive("half_life", described["half_life"])
+    check_decay(window.estimator)
+    now, moments = number(described["now"], "the time of its window"), floats_of(arrays, "moments", count)
+    if np.any(np.diff(moments) < 0) or moments[-1] > now:
+        raise ValueError("its rows come after its last one, or out of order")
+    return Decay(moments, now)
 
 
 Model = TypeVar("Model", bound=Updating)

@@ -301,6 +301,27 @@ class OneVsOne(Voting):
         )
         return self._proposed(Votes(rest, pairs, votes.template), steps, receipt)
 
+    def _propose_reweighted(self, factors: FloatArray) -> Proposal:
+        """Return what the caller's weights times `factors` lead to: fits of the same rows with them."""
+        votes = self._votes
+        steps = {
+            pair: model._propose_reweighted(factors[places(votes.rows, pair)])
+            for pair, model in votes.pairs.items()
+        }
+        pairs: Pairs = {pair: step.estimator for pair, step in steps.items()}
+        return self._proposed(Votes(votes.rows, pairs, votes.template), list(steps.values()))
+
+    def _counted_by(self, given: FloatArray | None) -> Self:
+        """Return a copy whose rows have `given` as the caller's weights; None: those of the problems."""
+        votes, trial = self._votes, self._copy()
+        weights, pairs = np.array(votes.rows.weights), dict[Any, Any]()
+        for pair, model in votes.pairs.items():
+            own = places(votes.rows, pair)
+            pairs[pair] = model._counted_by(None if given is None else given[own])
+            weights[own] = model._holding("other weights").rows.weights if given is None else given[own]
+        trial._votes = Votes(replace(votes.rows, weights=weights), pairs, votes.template)
+        return trial
+
     def flush(self) -> Self:
         """Repair the factors of all models now, so that nothing derived from forgotten rows is left in them.
 

@@ -20,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.estimators.requests import Proposal
 from squaresvm.evidence.receipt import Receipt
+from squaresvm.meta.decay import Decay, check_decay, check_times
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.runtime.arguments import check_positive
-from squaresvm.typing import FloatArray
+from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Window"]
 
@@ -38,7 +39,7 @@ def _has(method: str) -> Any:
 
 
 class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
-    """Keep a model of the latest rows only, by count or by age, exactly.
+    """Keep a model of the latest rows only, by count or by age, whose weights may halve with age, exactly.
 
     Each call of `learn` adds rows and forgets those that have become too old, both by the updates of the
     wrapped estimator: the model equals a fit of the rows in the window with the numbers (gamma='scale' and
@@ -52,6 +53,13 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Any of this package.
     size : int or float
         Rows that are kept; with `times`, the age up to which they are kept, in the same units.
+    half_life : float, optional
+        Age at which a row weighs half of what it did when it came: in arrivals, or with `times` in the same
+        units. The weight in the problem is the sample weight times 2^(-age / half_life), counted from the
+        latest row that came, and the model equals a fit with these weights. Every weight moves when rows
+        come, so each call of `learn` ends with a fit on the kernel values that are at hand: a factorisation,
+        for linear models a pass over the window, for the squared hinge a search from the answer before.
+        Scores and probabilities count rows by their own sample weights. Rows leave after 100 half-lives.
 
     Attributes
     ----------
@@ -78,9 +86,13 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
 
-    def __init__(self, estimator: Any, size: float) -> None:
+    #: When rows came, with a half-life.
+    _decay: Decay | None = None
+
+    def __init__(self, estimator: Any, size: float, half_life: float | None = None) -> None:
         self.estimator = estimator
         self.size = size
+        self.half_life = half_life
 
     # Filling the window ----------------------------------------------------------------------------
 
@@ -108,18 +120,23 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         """
         self._check_size(times is not None)
         count = _count(y)
-        moments = _check_times(times, count, None)
-        inside = self._inside(count, moments)
+        moments = check_times(times, count, None)
+        decay = None if self.half_life is None else Decay.begun(moments, count)
+        inside = self._inside(count, moments, decay)
         first = count - int(inside.sum())
         fitted = clone(self.estimator)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        given = None if sample_weight is None else np.asarray(sample_weight)
+        weights = given if decay is None else self._faded(given, decay)
         tasks = FitTasks.of(self, X, y, sample_weight)
         with nullcontext() if tasks is None else tasks.part("rows of the window", fitted):
             fitted.fit(X, y, sample_weight=weights, ids=ids)
+        if decay is not None:
+            fitted = fitted._counted_by(np.ones(count) if given is None else given.astype(np.float64))
+            decay = decay.at(inside)
         if first:
             with REQUESTS:  # By position: an id may have rows in the window and behind it.
                 fitted._adopt_proposal(fitted._propose_forget_at(np.arange(first)))
-        self._replace(fitted, None if moments is None else moments[first:])
+        self._replace(fitted, None if moments is None else moments[first:], decay)
         if tasks is not None:
             tasks.done()
         return self
@@ -154,18 +171,28 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
                     f"the window is by {'count' if held is None else 'age'}"
                 )
             self._check_size(held is not None)
-            moments = _check_times(times, _count(y), held)
+            if (self.half_life is None) != (self._decay is None):
+                raise ValueError("half_life was set or taken away after fit: fit anew")
+            moments = check_times(times, _count(y), held)
             learned = self.estimator_._propose_learn(X, y, sample_weight, ids)
-            inside = self._inside(learned.estimator.ids_.size, moments)
+            count, decay = learned.estimator.ids_.size, self._decay
+            if decay is not None:
+                arrived = count - decay.moments.size
+                decay = decay.joined(None if moments is None else moments[-arrived:], arrived)
+            inside = self._inside(count, moments, decay)
             steps = [learned]
             if not inside.all():
                 steps.append(learned.estimator._propose_forget_at(np.flatnonzero(~inside)))
-            self._put(steps, None if moments is None else moments[inside])
+            if decay is not None:
+                assert self.half_life is not None
+                decay = decay.at(inside)
+                steps.append(steps[-1].estimator._propose_reweighted(decay.factors(self.half_life)))
+            self._put(steps, None if moments is None else moments[inside], decay)
         return self
 
-    def _put(self, steps: list[Proposal], times: FloatArray | None) -> None:
+    def _put(self, steps: list[Proposal], times: FloatArray | None, decay: Decay | None) -> None:
         """Put the model of the last of some steps in place, each made from the one before."""
-        self._replace(steps[-1].estimator, times)
+        self._replace(steps[-1].estimator, times, decay)
         for step in steps:
             step.commit()
 
@@ -211,13 +238,15 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         start = time.perf_counter()
         with REQUESTS:
-            before, times = self.estimator_.ids_, self.times_
+            before, times, decay = self.estimator_.ids_, self.times_, self._decay
             forgotten = self.estimator_._propose_forget(ids, verify)
             receipt: Receipt = forgotten.receipt
-            if times is not None:
+            if times is not None or decay is not None:
                 gone = set(receipt.ids)
-                times = times[[name not in gone for name in before.tolist()]]
-            self._put([forgotten], times)
+                stay = np.array([name not in gone for name in before.tolist()])
+                times = None if times is None else times[stay]
+                decay = None if decay is None else decay.at(stay)
+            self._put([forgotten], times, decay)
         return replace(receipt, seconds=time.perf_counter() - start)
 
     def flush(self) -> Self:
@@ -241,9 +270,13 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         with REQUESTS:
             # Another object, as after every request: who kept the old one has it as it was.
-            trial = self.estimator_._copy()
-            trial.refit()
-            self._replace(trial, self.times_)
+            if self._decay is None:
+                trial = self.estimator_._copy()
+                trial.refit()
+            else:
+                given = self._given()
+                trial = self.estimator_._counted_by(None).refit()._counted_by(given)
+            self._replace(trial, self.times_, self._decay)
         return self
 
     def __copy__(self) -> Self:
@@ -252,21 +285,41 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         other.__dict__.update(self.__dict__)
         if "estimator_" in self.__dict__:
             with REQUESTS:
-                other._replace(copy.copy(self.estimator_), self.times_)
+                other._replace(copy.copy(self.estimator_), self.times_, self._decay)
         return other
 
-    def _replace(self, fitted: Any, times: FloatArray | None) -> None:
-        self.__dict__.update(estimator_=fitted, times_=times)
+    def _replace(self, fitted: Any, times: FloatArray | None, decay: Decay | None) -> None:
+        self.__dict__.update(estimator_=fitted, times_=times, _decay=decay)
 
     def _check_size(self, by_age: bool) -> None:
         check_positive("size", self.size)
+        if self.half_life is not None:
+            check_positive("half_life", self.half_life)
+            check_decay(self.estimator)
         if not by_age and int(self.size) != self.size:
             raise ValueError(f"size must be a whole number of rows unless times are given; got {self.size!r}")
 
-    def _inside(self, count: int, times: FloatArray | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        if times is None:
-            return np.arange(count) >= count - int(self.size)
-        return np.asarray(times > times[-1] - self.size)
+    def _inside(self, count: int, times: FloatArray | None, decay: Decay | None) -> BoolArray:
+        latest = (
+            np.arange(count) >= count - int(self.size) if times is None else times > times[-1] - self.size
+        )
+        if decay is None:
+            return np.asarray(latest)
+        assert self.half_life is not None
+        return np.asarray(latest & decay.young(self.half_life))
+
+    def _faded(self, given: Any, decay: Decay) -> Any:
+        """Return the weights of the first rows; what is not one a row is left for the estimator to refuse."""
+        assert self.half_life is not None
+        factors = decay.factors(self.half_life)
+        return factors if given is None else given * factors if given.shape == factors.shape else given
+
+    def _given(self) -> FloatArray:
+        """Return the caller's weights of the rows in the window."""
+        model = self.estimator_
+        if hasattr(model, "_votes"):
+            return np.asarray(model._votes.rows.weights)
+        return np.asarray(model._state.given_weights)
 
     # Using the model -------------------------------------------------------------------------------
 
@@ -349,19 +402,3 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
 def _count(y: Any) -> int:
     return len(y)
-
-
-def _check_times(times: npt.ArrayLike | None, count: int, held: FloatArray | None) -> FloatArray | None:
-    """Return the times of the rows held and the new ones, after a check."""
-    if times is None:
-        return None
-    new = np.asarray(times, dtype=np.float64)
-    if new.shape != (count,):
-        raise ValueError(f"times must give one number a row, {count}; got shape {new.shape}")
-    if not np.isfinite(new).all():
-        raise ValueError("times must be finite")
-    joined = new if held is None else np.concatenate([held, new])
-    if np.any(np.diff(joined) < 0):
-        where = int(np.flatnonzero(np.diff(joined) < 0)[0]) + 1
-        raise ValueError(f"times must not fall: {joined[where]:g} comes after {joined[where - 1]:g}")
-    return joined

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from squaresvm.family import Loss
 from squaresvm.models.fit_log import FitListener
 from squaresvm.models.model import Known, Settings, warn_unless_converged
 from squaresvm.models.ownership import Claim
@@ -11,9 +14,11 @@ from squaresvm.models.problems import check_costs, find_classes, make_operator, 
 from squaresvm.models.state import State
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.rows import Rows
+from squaresvm.solution import Solution
 from squaresvm.solvers.choose import choose
+from squaresvm.typing import FloatArray
 
-__all__ = ["given_kernel", "same_kernel", "train"]
+__all__ = ["given_kernel", "reweighted", "same_kernel", "train"]
 
 
 def train(
@@ -22,6 +27,7 @@ def train(
     operator: Operator | None = None,
     log: FitListener | None = None,
     claim: Claim | None = None,
+    start: Solution | None = None,
 ) -> State:
     """Return the model of the rows: from rows to operator, problem, solver, certificate.
 
@@ -35,6 +41,8 @@ def train(
         Who tells of it.
     claim : Claim, optional
         To the buffers of the operator, where others have used them before.
+    start : Solution, optional
+        Near the answer, for solvers that search.
 
     Returns
     -------
@@ -56,7 +64,7 @@ def train(
     if log is not None:
         log.began(solver.name, reason, problem.targets.shape[1])
         solver = log.listening(solver)
-    solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter)
+    solution = solver.solve(problem, tol=settings.tol, max_iter=settings.max_iter, start=start)
     if solution.note:
         reason = f"{reason}; {solution.note}"
     state = State(
@@ -76,6 +84,31 @@ def train(
         log.ended(state.certificate)
     warn_unless_converged(state)
     return state
+
+
+def reweighted(state: State, factors: FloatArray, claim: Claim) -> State:
+    """Return the model of the same rows with the caller's weights times `factors`, fitted anew on the same K.
+
+    Every weight moves, and with them the whole diagonal of H: no update of a factor would be less work. The
+    squared hinge goes on from the answer that it has.
+
+    Parameters
+    ----------
+    state : State
+    factors : ndarray of shape (m,)
+        Positive.
+    claim : Claim
+        Made from that of the state.
+
+    Returns
+    -------
+    State
+    """
+    rows = state.rows.compact().reweighted(factors)
+    is_hinge = state.settings.loss == Loss.SQUARED_HINGE
+    start = replace(state.solution, factor=None) if is_hinge else None
+    operator = same_kernel(state, rows, state.settings)
+    return train(rows, state.settings, operator, claim=claim, start=start)
 
 
 def same_kernel(state: State, rows: Rows, settings: Settings) -> Operator:
