@@ -219,3 +219,15 @@ class TestBadParameters:
     def test_weights_of_the_wrong_length(self):
         with pytest.raises(ValueError, match="sample_weight"):
             Window(LSSVR(), 10, half_life=3.0).fit(self.X, self.y, sample_weight=np.ones(3))
+
+
+def test_an_old_model_keeps_its_own_answers():
+    """The last step of a request is a fit in the buffers that models share: who kept an older one has it."""
+    X, y = data("regression", 80, seed=6)
+    window = Window(LSSVR(C=5.0, gamma=0.3, tol=1e-10), 30, half_life=8.0).fit(X[:30], y[:30])
+    old = window.estimator_
+    expected, left_out = old.predict(X), old.loo_predict()
+    for i in range(30, 60):
+        window.learn(X[[i]], y[[i]])
+    np.testing.assert_array_equal(old.predict(X), expected)
+    np.testing.assert_allclose(old.loo_predict(), left_out, rtol=0, atol=1e-7)
