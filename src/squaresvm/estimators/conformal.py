@@ -8,7 +8,7 @@ import numpy as np
 
 from squaresvm.estimators.left_out import probes_of
 from squaresvm.estimators.requests import Updating
-from squaresvm.judging.conformal import jackknife_plus, label_sets
+from squaresvm.judging.conformal import by_reach, jackknife_plus, label_sets, one_by_one
 from squaresvm.judging.left_out import reach
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.problem import Loss
@@ -129,14 +129,20 @@ class PredictingSets(Updating):
                 raise ValueError("leaving one row out needs at least two rows of positive weight")
             codes = np.searchsorted(state.classes, state.rows.y[state.held])
             weights, count = state.given_weights[state.held], probes.shape[0]
-            without = state.left_out()
-            # Blocks bound memory; the squared hinge would solve again for each of them.
             squared = state.settings.loss == Loss.SQUARED and not state.settings.proximal
+            if squared:
+                own = state.leave_one_out()
+                errors = state.problem.targets - own
+            # Blocks bound memory; others would be asked again for each of them.
             parts = row_blocks(count, state.held.size) if squared else [slice(0, count)]
             sets = np.empty((count, state.classes.size), dtype=bool)
             for part in parts:
                 near = probes_of(state, probes[part])
+                if squared:
+                    alone = by_reach(state.decision(probes[part]), reach(*state.judged, near), own, errors)
+                else:
+                    alone = one_by_one(state.left_out(), near, codes.size)
                 sets[part] = label_sets(
-                    without, near, codes, weights, state.classes.size, float(coverage), bool(by_class)
+                    alone, codes, weights, state.classes.size, float(coverage), bool(by_class)
                 )
         return sets

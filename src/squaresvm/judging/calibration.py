@@ -131,11 +131,11 @@ class Calibration:
 
 
 def lead(decision: FloatArray) -> FloatArray:
-    """Return f_k - max_{j != k} f_j for each class, of shape (rows, n_classes)."""
-    if decision.shape[1] == 1:
-        return np.hstack([-decision, decision])
-    ordered = np.sort(decision, axis=1)
-    best, second = ordered[:, [-1]], ordered[:, [-2]]
+    """Return f_k - max_{j != k} f_j for each class, along the last axis: of one column, for two classes."""
+    if decision.shape[-1] == 1:
+        return np.concatenate([-decision, decision], axis=-1)
+    ordered = np.partition(decision, (-2, -1), axis=-1)
+    best, second = ordered[..., [-1]], ordered[..., [-2]]
     return np.where(decision == best, decision - second, decision - best)
 
 

@@ -19,13 +19,15 @@ over all rows, or over those of class k alone. Either way at least 2 coverage - 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from squaresvm.judging.calibration import lead
 from squaresvm.judging.left_out import LeftOut
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["jackknife_plus", "label_sets"]
+__all__ = ["by_reach", "jackknife_plus", "label_sets", "one_by_one"]
 
 
 def jackknife_plus(
@@ -68,9 +70,45 @@ def _quantile(values: FloatArray, weights: FloatArray, level: float) -> FloatArr
     return np.asarray(padded[place, np.arange(values.shape[1])])
 
 
+#: Numbers of decision values that are compared at once.
+_AT_ONCE = 2**22
+
+#: Rows that leave one by one, what the models without each say of it, of shape (rows, k), and of the probes,
+#: of shape (rows, probes, k).
+Alone = tuple[slice, FloatArray, FloatArray]
+
+
+def by_reach(
+    centre: FloatArray, reached: FloatArray, own: FloatArray, residuals: FloatArray
+) -> Iterator[Alone]:
+    """Yield what the models without single rows say, by (1).
+
+    Parameters
+    ----------
+    centre : ndarray of shape (probes, k)
+        f at the probes.
+    reached : ndarray of shape (m, probes)
+        g of (1).
+    own, residuals : ndarray of shape (m, k)
+        Leave-one-out values and their errors.
+    """
+    m = own.shape[0]
+    step = max(1, _AT_ONCE // max(centre.size, 1))
+    for start in range(0, m, step):
+        rows = slice(start, min(start + step, m))
+        yield rows, own[rows], centre - reached[rows, :, None] * residuals[rows, None, :]
+
+
+def one_by_one(without: LeftOut, probes: Matrix, m: int) -> Iterator[Alone]:
+    """Yield what the models without single rows say, each asked by itself."""
+    at = without.at(probes)
+    for row in range(m):
+        alone = np.array([row])
+        yield slice(row, row + 1), without.values(alone), at(alone)[None]
+
+
 def label_sets(
-    without: LeftOut,
-    probes: Matrix,
+    alone: Iterable[Alone],
     codes: IntArray,
     weights: FloatArray,
     n_classes: int,
@@ -81,10 +119,8 @@ def label_sets(
 
     Parameters
     ----------
-    without : LeftOut
-        The models without rows.
-    probes : array
-        As in `LeftOut.at`.
+    alone : iterable of Alone
+        What the models without each row say: all rows, at least one.
     codes : ndarray of shape (m,)
         Position of each row's label among the classes.
     weights : ndarray of shape (m,)
@@ -94,19 +130,15 @@ def label_sets(
     by_class : bool
         Whether a label is compared with rows of its own class alone.
     """
-    at = without.at(probes)
-    less_strange = np.zeros((probes.shape[0], n_classes))
-    for row in range(codes.size):
-        alone = np.array([row])
-        own = lead(without.values(alone))[0, codes[row]]
-        stranger = own > lead(at(alone))
-        if by_class:
-            less_strange[:, codes[row]] += weights[row] * stranger[:, codes[row]]
-        else:
-            less_strange += weights[row] * stranger
+    less_strange: list[FloatArray | float] = [0.0] * n_classes
+    for rows, own, there in alone:
+        own_leads, leads = np.take_along_axis(lead(own), codes[rows, None], axis=1), lead(there)
+        for k in range(n_classes):
+            judges = np.flatnonzero(codes[rows] == k) if by_class else slice(None)
+            less_strange[k] += weights[rows][judges] @ (own_leads > leads[:, :, k])[judges]
     room = np.full(n_classes, weights.sum() + weights.mean())
     if by_class:
         totals = np.bincount(codes, weights, n_classes)
         room = totals + totals / np.maximum(np.bincount(codes, minlength=n_classes), 1)
     # The slack is for rounding: without weights both sides are whole numbers but for the coverage.
-    return np.asarray(less_strange < coverage * room * (1.0 - 1e-12))
+    return np.column_stack(less_strange) < coverage * room * (1.0 - 1e-12)

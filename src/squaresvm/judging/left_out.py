@@ -282,10 +282,16 @@ class _Hinge:
         """Return what takes rows to f at the probes."""
         kernel = _dense(probes)
 
-        def values(rows: IntArray) -> FloatArray:
-            found = self._without(rows)
+        def values_by(found: Solution) -> FloatArray:
             assert found.beta is not None
             return times(kernel, found.beta) + found.bias
+
+        # Most rows have no multiplier, and the model without them is the same.
+        whole = values_by(self._start)
+
+        def values(rows: IntArray) -> FloatArray:
+            found = self._without(rows)
+            return whole if found is self._start else values_by(found)
 
         return values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -131,6 +131,8 @@ class Known:
     factor : CholeskyFactor
         Made for a question after a solver that kept none.
     calibration : Calibration
+    left_out : ndarray of shape (m, k)
+        Exact leave-one-out values.
     loo_cost : Cost
     honest_score : float
         Of the search that chose C and gamma.
@@ -143,8 +145,13 @@ class Known:
     expansion: FloatArray | None = None
     factor: CholeskyFactor | None = None
     calibration: Calibration | None = None
+    left_out: FloatArray | None = None
     loo_cost: Cost | None = None
     honest_score: float | None = None
+
+    def without_buffers(self) -> Known:
+        """Return what holds as well where the model is the same and its buffers are others."""
+        return replace(self, problem=None, own_problem=None, factor=None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -240,11 +240,13 @@ class State(Model):
 
     def leave_one_out(self, fixed: bool = False) -> FloatArray:
         """Return f at each row of positive weight, of the model without that row, of shape (m, k)."""
-        problem, solution = self.judged
-        if fixed:
+        known, (problem, solution) = self.known, self.judged
+        if fixed and self.settings.loss == Loss.SQUARED_HINGE:
             return fixed_set(problem, solution)
-        values, self.known.loo_cost = leave_one_out_at_cost(problem, solution, self.settings.tol)
-        return values
+        if known.left_out is None:
+            known.left_out, known.loo_cost = leave_one_out_at_cost(problem, solution, self.settings.tol)
+            known.left_out.flags.writeable = False
+        return known.left_out
 
     def without_folds(self, folds: Sequence[IntArray]) -> FloatArray:
         """Return f at each row of positive weight, of the model without its fold, of shape (m, k).
@@ -325,9 +327,7 @@ class State(Model):
         if solution is self.solution and rows is self.rows:
             return self
         # The model is the same: what was computed from a buffer that requests change is not computed again.
-        known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
-        known.loo_cost, known.certificate = self.known.loo_cost, self.known.certificate
-        known.claimed = self.known.claimed
+        known = self.known.without_buffers()
         operator = self.operator if rows is self.rows else None
         if rows is self.rows:
             known.problem = self.known.problem
@@ -340,9 +340,6 @@ class State(Model):
             shared = self.problem.operator
             assert isinstance(shared, StoredOperator)
             operator = shared.private()
-        known = Known(expansion=self.known.expansion, calibration=self.known.calibration)
-        known.certificate, known.loo_cost = self.known.certificate, self.known.loo_cost
-        known.claimed = self.known.claimed
         return replace(
             self,
             rows=self.rows.private(),
@@ -350,7 +347,7 @@ class State(Model):
             solution=replace(self.solution, factor=None),
             watch=None,
             claim=Claim(),
-            known=known,
+            known=self.known.without_buffers(),
         )
 
     def __getstate__(self) -> dict[str, Any]:
