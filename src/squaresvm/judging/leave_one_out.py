@@ -92,10 +92,9 @@ def _squared(problem: Problem, solution: Solution) -> FloatArray:
 
 
 def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
-    """Return f(x_i) of the model without row i, with the active set held fixed for the squared hinge.
+    """Return f(x_i) of the model without row i, with the active set of the squared hinge held fixed.
 
-    Exact for the squared loss; for the squared hinge exact where the set stays, and good enough for
-    calibration elsewhere.
+    Exact where the set stays, and good enough for calibration elsewhere.
 
     Parameters
     ----------
@@ -106,8 +105,6 @@ def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
     -------
     ndarray of shape (m, k)
     """
-    if problem.loss == Loss.SQUARED:
-        return leave_one_out(problem, solution, tol=1.0)  # Nothing is solved to a tolerance here.
     return _by_column(problem, solution, _fixed)
 
 
