@@ -27,6 +27,7 @@ __all__ = [
     "digest_of",
     "id_bytes",
     "id_hash",
+    "joined_digest",
     "lanes_of",
     "model_digest",
     "no_lanes",
@@ -179,3 +180,9 @@ def model_digest(
         values = np.zeros(0) if array is None else np.ascontiguousarray(array, dtype="<f8")
         found.update(f"{array is None} {values.shape};".encode() + values.tobytes())
     return found.hexdigest()
+
+
+def joined_digest(digests: Iterable[str]) -> str:
+    """Return the digest of several models that decide together, in their order; one alone keeps its own."""
+    found = list(digests)
+    return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode("ascii")).hexdigest()

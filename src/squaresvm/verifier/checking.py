@@ -13,18 +13,10 @@ from squaresvm.evidence.absence import AbsenceProof
 from squaresvm.files import load
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray
-from squaresvm.verifier.conditions import Truth, judge_multipliers
+from squaresvm.verifier.judgement import Chunk, Truth, judge_multipliers, judge_primal
 from squaresvm.verifier.kernel_values import KernelValues
-from squaresvm.verifier.primal import Chunk, judge_primal
-from squaresvm.verifier.reading import (
-    Claim,
-    Fitted,
-    fitted_models,
-    other_rows,
-    source_of,
-    targets_and_weights,
-)
-from squaresvm.verifier.receipts import absence_of, read_receipts, receipt_faults
+from squaresvm.verifier.reading import Claim, Fitted, fitted_models, source_of, targets_and_weights
+from squaresvm.verifier.receipts import absence_of, other_rows, read_receipts, receipt_faults
 from squaresvm.verifier.wide import Wide
 
 __all__ = ["Verdict", "verify"]
@@ -245,11 +237,10 @@ def verify(
 
 
 def _verdict(fitted: Fitted, source: Source | None, max_memory: float) -> Verdict:
-    faults = _impossible(fitted)
+    faults, what = _impossible(fitted), fitted.what
     if faults:
         nan = float("nan")
-        none = (nan, nan, nan, nan, nan, nan)
-        return Verdict(fitted.what, fitted.rows, fitted.claim, *none, None, tuple(faults))
+        return Verdict(what, fitted.rows, fitted.claim, nan, nan, nan, nan, nan, nan, None, tuple(faults))
     semidefinite: bool | None = True
     if fitted.w is not None:
 
@@ -266,7 +257,7 @@ def _verdict(fitted: Fitted, source: Source | None, max_memory: float) -> Verdic
         truth, expansion = judge_multipliers(kernel)
         faults += _expansion_faults(fitted, expansion)
     if fitted.rows != truth.rows:
-        faults.append(f"{fitted.what}: {fitted.rows} rows are claimed, and the data has {truth.rows}")
+        faults.append(f"{what}: {fitted.rows} rows are claimed, and the data has {truth.rows}")
     return _compared(fitted, truth, faults, semidefinite)
 
 
@@ -288,9 +279,10 @@ class _OnBlock:
         held = np.flatnonzero(weights)
         if held.size == 0:
             return None
-        if held.size < weights.size:
-            return self.task(Chunk(block.X[held], y[held], weights[held]))
-        return self.task(Chunk(block.X, y, weights))
+        whole = held.size == weights.size
+        return self.task(
+            Chunk(block.X, y, weights) if whole else Chunk(block.X[held], y[held], weights[held])
+        )
 
 
 # What is false -----------------------------------------------------------------------------------------
@@ -326,73 +318,62 @@ def _expansion_faults(fitted: Fitted, expansion: tuple[Wide, FloatArray] | None)
 
 
 def _compared(fitted: Fitted, truth: Truth, faults: list[str], semidefinite: bool | None) -> Verdict:
-    what, claim, tol = fitted.what, fitted.claim, fitted.tol
-    true = (float(truth.residual.max()), float(truth.gap.sum()), float(truth.objective.sum()))
-    rounding = (
-        float(truth.residual_rounding.max()),
-        float(truth.gap_rounding.sum()),
+    what, claim, tol, classes = fitted.what, fitted.claim, fitted.tol, fitted.classes
+    numbers = (
+        *(float(truth.residual.max()), float(truth.gap.sum()), float(truth.objective.sum())),
+        *(float(truth.residual_rounding.max()), float(truth.gap_rounding.sum())),
         float(truth.objective_rounding.sum()) * fitted.lost,
     )
-    error, notes = _decision_error(fitted, float(truth.decision_error.max()), semidefinite)
+    error, notes = _decision_error(what, float(truth.decision_error.max()), semidefinite)
     if fitted.is_silent:
         notes.append(f"{what}: came without a certificate: what is compared it says of itself just now")
-    found = Verdict(what, truth.rows, claim, *true, *rounding, error, (), tuple(notes))
-    for name, s, t, lost in found._numbers:
+    found = Verdict(what, truth.rows, claim, *numbers, error, (), tuple(notes))
+    for name, said, true, lost in found._numbers:
         is_bound = fitted.X is None and name != "objective"
-        if t - s <= lost and (is_bound or s - t <= lost):
+        if true - said <= lost and (is_bound or said - true <= lost):
             continue
-        column = _column(fitted, int(truth.residual.argmax())) if name == "residual" else ""
+        column = ""
+        if name == "residual" and classes is not None and classes.size > 2:
+            column = f" for class {classes.tolist()[int(truth.residual.argmax())]!r}"
         faults.append(
-            f"{what}: the {name} is {t:.6e}{column}, and {s:.6e} is claimed: rounding explains "
+            f"{what}: the {name} is {true:.6e}{column}, and {said:.6e} is claimed: rounding explains "
             f"{lost:.1e} of the difference"
         )
-    if claim.status == "converged" and not max(true[0], claim.residual) <= tol + rounding[0]:
-        faults.append(f"{what}: 'converged' is claimed for tol = {tol:g}, and the residual is {true[0]:.6e}")
+    if claim.status == "converged" and not max(numbers[0], claim.residual) <= tol + numbers[3]:
+        faults.append(
+            f"{what}: 'converged' is claimed for tol = {tol:g}, and the residual is {numbers[0]:.6e}"
+        )
     return replace(found, faults=tuple(faults))
 
 
-def _column(fitted: Fitted, column: int) -> str:
-    if fitted.classes is None or fitted.classes.size == 2:
-        return ""
-    return f" for class {fitted.classes.tolist()[column]!r}"
-
-
-def _decision_error(
-    fitted: Fitted, bound: float, semidefinite: bool | None
-) -> tuple[float | None, list[str]]:
+def _decision_error(what: str, bound: float, semidefinite: bool | None) -> tuple[float | None, list[str]]:
     if semidefinite is False:
-        return None, [
-            f"{fitted.what}: the kernel is not positive semidefinite for certain: the gap bounds nothing"
-        ]
+        return None, [f"{what}: the kernel is not positive semidefinite for certain: the gap bounds nothing"]
     if not np.isfinite(bound):
-        return None, [f"{fitted.what}: no row settles the free bias: decision values have no bound"]
+        return None, [f"{what}: no row settles the free bias: decision values have no bound"]
     if semidefinite is None:
-        return bound, [f"{fitted.what}: the bound holds if the given kernel is positive semidefinite"]
+        return bound, [f"{what}: the bound holds if the given kernel is positive semidefinite"]
     return bound, []
 
 
-def _together(name: str, verdicts: list[Verdict]) -> Verdict:
+def _together(name: str, parts: list[Verdict]) -> Verdict:
     """Return the verdict on all pairs: worst residual, sums of gap and objective."""
 
-    def joined(of: Sequence[Any]) -> tuple[float, float, float]:
-        gap, objective = (float(np.sum([getattr(one, name) for one in of])) for name in ("gap", "objective"))
-        return float(np.max([one.residual for one in of])), gap, objective
+    def joined(of: Sequence[Any], ending: str = "") -> tuple[float, float, float]:
+        residual, gap, objective = (
+            [getattr(one, word + ending) for one in of] for word in ("residual", "gap", "objective")
+        )
+        return float(np.max(residual)), float(np.sum(gap)), float(np.sum(objective))
 
-    claims = [verdict.claimed for verdict in verdicts]
-    true, errors = joined(verdicts), [verdict.decision_error for verdict in verdicts]
-    known = [error for error in errors if error is not None]
+    claims, errors = [one.claimed for one in parts], [one.decision_error for one in parts]
     return Verdict(
-        model=f"{name}, {len(verdicts)} pairs of classes",
-        rows=sum(verdict.rows for verdict in verdicts),
-        claimed=Claim(*joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
-        residual=true[0],
-        gap=true[1],
-        objective=true[2],
-        residual_rounding=max(verdict.residual_rounding for verdict in verdicts),
-        gap_rounding=sum(verdict.gap_rounding for verdict in verdicts),
-        objective_rounding=sum(verdict.objective_rounding for verdict in verdicts),
-        decision_error=max(known) if len(known) == len(errors) else None,
-        faults=tuple(fault for verdict in verdicts for fault in verdict.faults),
-        notes=tuple(note for verdict in verdicts for note in verdict.notes),
-        parts=tuple(verdicts),
+        f"{name}, {len(parts)} pairs of classes",
+        sum(one.rows for one in parts),
+        Claim(*joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
+        *joined(parts),
+        *joined(parts, "_rounding"),
+        decision_error=None if None in errors else max(error for error in errors if error is not None),
+        faults=tuple(fault for one in parts for fault in one.faults),
+        notes=tuple(note for one in parts for note in one.notes),
+        parts=tuple(parts),
     )

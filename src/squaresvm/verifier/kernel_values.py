@@ -40,11 +40,6 @@ class KernelValues:
     of: Fitted
     max_memory: float
 
-    @cached_property
-    def X(self) -> Matrix:
-        """The rows."""
-        return self.of.problem[0]
-
     @property
     def is_semidefinite(self) -> bool | None:
         """Whether the kernel is known to be positive semidefinite; None: that is up to who gave it."""
@@ -53,30 +48,32 @@ class KernelValues:
         return self.of.kernel != "sigmoid" and (self.of.kernel != "poly" or self.of.coef0 >= 0.0)
 
     @cached_property
+    def _X(self) -> Matrix:
+        return self.of.problem[0]
+
+    @cached_property
     def _squares(self) -> Wide:
-        return row_squares(self.X)
+        return row_squares(self._X)
 
     @cached_property
     def _norms(self) -> FloatArray:
         """|x|, or |x - c| for distances."""
         if self.of.kernel != "rbf":
             return np.sqrt(self._squares.hi)
-        centre = np.asarray(self.X.mean(axis=0), dtype=np.float64).ravel()
-        away = self._squares.hi - 2.0 * np.asarray(self.X @ centre, dtype=np.float64) + centre @ centre
+        centre = np.asarray(self._X.mean(axis=0), dtype=np.float64).ravel()
+        away = self._squares.hi - 2.0 * np.asarray(self._X @ centre, dtype=np.float64) + centre @ centre
         return np.sqrt(np.maximum(away, 0.0))
 
     @cached_property
     def diagonal(self) -> Wide:
         """k(x, x) of every row."""
-        m = self.X.shape[0]
-        if self.of.kernel in ("rbf", "laplacian"):
-            return Wide.of(np.ones(m))
+        m = self._X.shape[0]
         if self.of.given is not None:
             parts = [np.diagonal(self.of.given(these, these)) for these in _ranges(m, 32)]
             return Wide.of(np.concatenate(parts).astype(np.float64))
-        return self._of_inner(self._squares)
+        return Wide.of(np.ones(m)) if self.of.kernel in ("rbf", "laplacian") else self._of(self._squares)
 
-    def _of_inner(self, inner: Wide) -> Wide:
+    def _of(self, inner: Wide) -> Wide:
         """Return the kernel of an inner product."""
         if self.of.kernel == "linear":
             return inner
@@ -96,21 +93,19 @@ class KernelValues:
             own = np.sqrt(np.abs(self.diagonal.hi))
             return K, np.maximum(np.abs(K.hi), np.outer(own[these], own[those]))
         if name == "laplacian":
-            apart = _manhattan(self.X[these], self.X[those]) * gamma
+            apart = _manhattan(self._X[these], self._X[those]) * gamma
             K = exponential(-apart)
             return K, K.hi * (1.0 + apart.hi)
-        inner = product(self.X[these], self.X[those])
+        inner = product(self._X[these], self._X[those])
         left, right = self._norms[these][:, None], self._norms[those][None, :]
         if name == "rbf":
-            ends = self._squares[these], self._squares[those]
-            apart = (Wide(ends[0].hi[:, None], ends[0].lo[:, None]) + ends[1]) - inner * 2.0
+            apart = self._squares[these][:, None] + self._squares[those] - inner * 2.0
             K = exponential(-apart.where(apart.hi > 0.0) * gamma)
             return K, K.hi * (1.0 + gamma * (left**2 + right**2))
         most = left * right
         if name == "poly":
-            degree = self.of.degree
-            return self._of_inner(inner), max(1, degree) * (gamma * most + coef0) ** degree
-        return self._of_inner(inner), most if name == "linear" else 1.0 + gamma * most + coef0
+            return self._of(inner), max(1, self.of.degree) * (gamma * most + coef0) ** self.of.degree
+        return self._of(inner), most if name == "linear" else 1.0 + gamma * most + coef0
 
     def times(self, V: FloatArray | Wide, magnitude: FloatArray | None = None) -> tuple[Wide, FloatArray]:
         """Return K V, and sum_j e_ij |v_j| with e the sizes of the table above.
@@ -125,24 +120,19 @@ class KernelValues:
         for place, these in enumerate(ranges):
             for those in ranges[place:]:
                 K, size = self._tile(these, those)
-                _add(values, these, K, V[those])
-                sizes[these] += size @ magnitude[those]
-                if those is not these:
-                    _add(values, those, Wide(K.hi.T, K.lo.T), V[these])
-                    sizes[those] += size.T @ magnitude[these]
+                sides = [(these, those, K, size), (those, these, K.T, size.T)]
+                for rows, columns, part, own in sides[: 1 + (these is not those)]:
+                    more = values[rows] + (product(part.hi, V[columns].T) + part.lo @ V.hi[columns])
+                    values.hi[rows], values.lo[rows] = more.hi, more.lo
+                    sizes[rows] += own @ magnitude[columns]
         return values, sizes
 
     @property
     def _rows_a_tile(self) -> int:
-        columns = 0 if self.of.given is not None else int(self.X.shape[1])
+        columns = 0 if self.of.given is not None else int(self._X.shape[1])
         by_entries = np.sqrt(self.max_memory / (8 * 2 * _ARRAYS))
         by_rows = self.max_memory / (8 * 4 * _SLICES * max(1, columns))
         return int(max(1, min(_LARGEST_TILE, by_entries, by_rows)))
-
-
-def _add(values: Wide, rows: slice, K: Wide, V: Wide) -> None:
-    more = values[rows] + (product(K.hi, Wide(V.hi.T, V.lo.T)) + K.lo @ V.hi)
-    values.hi[rows], values.lo[rows] = more.hi, more.lo
 
 
 def _ranges(m: int, rows: int) -> Iterator[slice]:

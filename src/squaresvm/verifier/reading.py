@@ -7,38 +7,23 @@ weight times the weight of the class. Rows of weight zero are no part of the pro
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from squaresvm.readers import Table, kind_of, read
-from squaresvm.streaming import ArraySource, Block, LibsvmSource, ParquetSource, Source, as_source, is_source
+from squaresvm.streaming import Source, as_source, file_source, is_source
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = [
-    "Claim",
-    "Fitted",
-    "fitted_models",
-    "inner_model",
-    "other_rows",
-    "rows_and_labels",
-    "source_of",
-    "targets_and_weights",
-]
+__all__ = ["Claim", "Fitted", "fitted_models", "inner_model", "rows_of", "source_of", "targets_and_weights"]
 
 _KINDS = "an estimator of squaresvm, a OneVsOne, a Window, a search, or a pipeline that ends in one"
 #: An objective from sums is a difference of larger numbers than one from rows.
 _SUMMED = 32.0
-#: Rows that are hashed at one time.
-_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -92,22 +77,35 @@ class Fitted:
     lost: float = 1.0
 
     @property
+    def has_bias(self) -> bool:
+        """Whether there is a bias."""
+        return bool(np.isfinite(self.A))
+
+    @property
+    def bias_cost(self) -> float:
+        """A, and 0 where there is no bias."""
+        return self.A if self.has_bias else 0.0
+
+    @property
+    def is_penalised(self) -> bool:
+        """Whether there is a bias that costs something."""
+        return self.bias_cost > 0.0
+
+    @property
     def problem(self) -> tuple[Matrix, FloatArray, FloatArray]:
         """Rows, targets and weights of a model that holds them."""
-        assert self.X is not None
-        assert self.targets is not None
-        assert self.weights is not None
-        return self.X, self.targets, self.weights
+        found: Any = (self.X, self.targets, self.weights)
+        return found
 
 
 def fitted_models(model: Any) -> list[Fitted]:
     """Return the models that a fitted estimator consists of: one, or one for each pair of classes."""
     inner = inner_model(model)
-    votes = getattr(inner, "_votes", None)
+    votes, name = getattr(inner, "_votes", None), type(inner).__name__
     if votes is None:
         return [_fitted(inner, "")]
     return [
-        _fitted(one, f"{type(inner).__name__}, classes {first!r} and {second!r}: ")
+        _fitted(one, f"{name}, classes {first!r} and {second!r}: ")
         for (first, second), one in votes.pairs.items()
     ]
 
@@ -215,9 +213,7 @@ def targets_and_weights(
     return (signs[:, 1:] if classes.size == 2 else signs), own
 
 
-def rows_and_labels(
-    model: Any,
-) -> tuple[Matrix, np.ndarray[Any, Any], FloatArray, np.ndarray[Any, Any]]:
+def rows_of(model: Any) -> tuple[Matrix, np.ndarray[Any, Any], FloatArray, np.ndarray[Any, Any]]:
     """Return the rows that a model holds, labels, the caller's weights and ids, of all pairs together."""
     inner = inner_model(model)
     votes = getattr(inner, "_votes", None)
@@ -234,13 +230,11 @@ def rows_and_labels(
     return together, votes.rows.y, votes.rows.weights, ids
 
 
-# The data ----------------------------------------------------------------------------------------------
-
-
 def source_of(fitted: Fitted, data: Any, label: str | None) -> Source:
     """Return the data, whatever it comes as, as a source; a ValueError where it has other columns."""
     if isinstance(data, str | os.PathLike):
-        source = _of_file(fitted, Path(data), label)
+        is_number = fitted.classes is None or fitted.classes.dtype.kind in "fiub"
+        source = file_source(data, fitted.n_features, fitted.feature_names, label, is_number=is_number)
     elif label is not None:
         raise ValueError("label names a column of a file: data is none")
     elif isinstance(data, tuple) and len(data) in (2, 3):
@@ -260,84 +254,3 @@ def source_of(fitted: Fitted, data: Any, label: str | None) -> Source:
                 f"column {place} of the data is {pair[0]!r}, but the model has {pair[1]!r} there"
             )
     return source
-
-
-def _of_file(fitted: Fitted, path: Path, label: str | None) -> Source:
-    kind = "parquet" if path.is_dir() else kind_of(path)
-    if kind == "parquet":
-        return ParquetSource(path, label=label or "label", columns=fitted.feature_names)
-    if kind == "csv":
-        return _of_table(fitted, path, label or "label")
-    if label is not None:
-        raise ValueError(f"{path}: is LIBSVM text, which has no column {label!r}")
-    # The last columns may be zero in all rows.
-    return LibsvmSource(path, n_features=max(LibsvmSource(path).n_features, fitted.n_features))
-
-
-def _of_table(fitted: Fitted, path: Path, label: str) -> Source:
-    table = read(path)
-    assert isinstance(table, Table)
-    names = fitted.feature_names or tuple(name for name in table.columns if name != label)
-    X = np.column_stack([table.finite_numbers(table.column(name, "column")) for name in names])
-    column = table.column(label, "label column")
-    if column.missing.any():
-        row = int(np.flatnonzero(column.missing)[0])
-        raise table.error(row, f"the label column {label!r} holds no value")
-    if fitted.classes is None or fitted.classes.dtype.kind in "fiub":
-        return ArraySource(X, table.finite_numbers(column))
-    return ArraySource(X, np.array(column.texts(), dtype=np.str_))
-
-
-# Whether a model holds exactly the rows that it is shown, whatever their order ---------------------------
-
-
-def other_rows(model: Any, source: Source) -> list[str]:
-    """Return, as faults, which rows a model holds that the source has not, and the other way round."""
-    X, y, weights, ids = rows_and_labels(model)
-    if X.shape[1] == 0:
-        raise ValueError("a model with a precomputed kernel holds no rows to compare with the data")
-    held: dict[bytes, list[Any]] = {}
-    for mark, name in zip(_marks(X, y, weights), ids.tolist(), strict=True):
-        held.setdefault(mark, []).append(name)
-    given: Counter[bytes] = Counter()
-    missing: list[int] = []
-    for first, marks in source.map(_marked):
-        for place, mark in enumerate(marks):
-            given[mark] += 1
-            if given[mark] > len(held.get(mark, ())):
-                missing.append(first + place)
-    surplus = [name for mark, names in held.items() for name in names[given[mark] :]]
-    faults = []
-    if surplus:
-        faults.append(f"{_counted(surplus)} held that the data has not: ids {_some(surplus)}")
-    if missing:
-        faults.append(f"{_counted(missing)} in the data that the model does not hold: {_some(missing)}")
-    return faults
-
-
-def _counted(rows: list[Any]) -> str:
-    return "1 row is" if len(rows) == 1 else f"{len(rows)} rows are"
-
-
-def _some(names: list[Any]) -> str:
-    return ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
-
-
-def _marked(block: Block) -> tuple[int, list[bytes]]:
-    return block.first, list(_marks(block.X, block.y, block.weights))
-
-
-def _marks(X: Matrix, y: np.ndarray[Any, Any], weights: FloatArray | None) -> Iterator[bytes]:
-    """Return a digest of each row with its label and weight: equal numbers, equal digests."""
-    own = np.ones(y.shape[0]) if weights is None else weights
-    for start in range(0, y.shape[0], _ROWS):
-        part = slice(start, start + _ROWS)
-        rows = sp.csr_matrix(X[part], dtype=np.float64)
-        rows.eliminate_zeros()
-        rows.sort_indices()
-        for i, (label, weight) in enumerate(zip(y[part].tolist(), own[part].tolist(), strict=True)):
-            entries = slice(rows.indptr[i], rows.indptr[i + 1])
-            text = repr(float(label)) if isinstance(label, int | float) else repr(label)
-            mark = hashlib.blake2b(rows.indices[entries].astype(np.int64).tobytes(), digest_size=16)
-            mark.update(rows.data[entries].tobytes() + text.encode() + float(weight).hex().encode())
-            yield mark.digest()

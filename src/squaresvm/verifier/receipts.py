@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from squaresvm.evidence.absence import AbsenceProof, Tree, check_absence
-from squaresvm.evidence.hashes import digest_of, id_hash, lanes_of, model_digest, row_hashes
+from squaresvm.evidence.hashes import digest_of, id_hash, joined_digest, lanes_of, model_digest, row_hashes
 from squaresvm.evidence.log import Log
 from squaresvm.evidence.receipt import Receipt, check_chain, check_known
-from squaresvm.verifier.reading import Fitted, inner_model, rows_and_labels
+from squaresvm.streaming import Block, Source
+from squaresvm.verifier.reading import Fitted, inner_model, rows_of
 
-__all__ = ["absence_of", "read_receipts", "receipt_faults"]
+__all__ = ["absence_of", "other_rows", "read_receipts", "receipt_faults"]
 
 
 def read_receipts(given: Any) -> list[Receipt]:
@@ -46,10 +48,8 @@ def receipt_faults(
         faults = ["the model has no receipts, and some were given"] if known else []
         return faults, ["the model has no receipts"]
     receipts = log.receipts()
-    faults = [*check_chain(receipts), *check_known(receipts, known)]
     last = receipts[-1]
-    if len(fitted) == 1:
-        faults += _against_model(last, fitted[0])
+    faults = [*check_chain(receipts), *check_known(receipts, known), *_against_model(last, fitted)]
     if fitted[0].X is not None:
         faults += _against_rows(log, last, model)
     return faults, []
@@ -63,16 +63,18 @@ def _log_of(model: Any) -> Log | None:
     return log
 
 
-def _against_model(last: Receipt, fitted: Fitted) -> Iterable[str]:
+def _against_model(last: Receipt, fitted: Sequence[Fitted]) -> Iterable[str]:
     names = ("is_hinge", "A", "C", "kernel", "gamma", "degree", "coef0", "proximal")
-    numbers = {name: getattr(fitted, name) for name in names}
-    found = model_digest(numbers, fitted.class_weight, [fitted.beta, fitted.w, fitted.bias])
-    if found != last.model:
+    found = [
+        model_digest({n: getattr(one, n) for n in names}, one.class_weight, [one.beta, one.w, one.bias])
+        for one in fitted
+    ]
+    if joined_digest(found) != last.model:
         yield f"receipt {last.number} is of another model: a number of the fit or of its solution was changed"
 
 
 def _against_rows(log: Log, last: Receipt, model: Any) -> Iterable[str]:
-    ids = rows_and_labels(model)[3].tolist()
+    ids = rows_of(model)[3].tolist()
     hashes = _row_hashes(log.key, model)
     if last.remaining != len(ids):
         yield f"receipt {last.number} is of {last.remaining} rows, and the model holds {len(ids)}"
@@ -88,7 +90,7 @@ def _against_rows(log: Log, last: Receipt, model: Any) -> Iterable[str]:
 
 
 def _row_hashes(key: bytes, model: Any) -> list[bytes]:
-    X, y, weights, ids = rows_and_labels(model)
+    X, y, weights, ids = rows_of(model)
     preparation, tags = getattr(inner_model(model)._record, "preparation", None), None
     if preparation is not None and preparation.n_columns == X.shape[1]:
         tags = preparation.column_tags
@@ -104,9 +106,48 @@ def absence_of(model: Any, name: Hashable) -> tuple[AbsenceProof | None, list[st
     log = _log_of(model)
     if log is None:
         raise ValueError("absence is proved under the commitment of a receipt, and the model has none")
-    ids = rows_and_labels(model)[3].tolist()
+    ids = rows_of(model)[3].tolist()
     try:
         proof = _tree(log.key, ids, _row_hashes(log.key, model)).prove_absence(id_hash(log.key, name))
     except ValueError:
         return None, [f"a row with id {name!r} is held"]
     return proof, check_absence(proof, log.receipts()[-1].commitment)
+
+
+# Whether a model holds exactly the rows that it is shown, whatever their order ---------------------------
+
+
+def other_rows(model: Any, source: Source) -> list[str]:
+    """Return, as faults, which rows a model holds that the source has not, and the other way round."""
+    X, y, weights, ids = rows_of(model)
+    if X.shape[1] == 0:
+        raise ValueError("a model with a precomputed kernel holds no rows to compare with the data")
+    held: dict[bytes, list[Any]] = {}
+    for mark, name in zip(row_hashes(b"", X, y, weights), ids.tolist(), strict=True):
+        held.setdefault(mark, []).append(name)
+    given: Counter[bytes] = Counter()
+    missing: list[int] = []
+    for first, marks in source.map(_marked):
+        for place, mark in enumerate(marks, start=first):
+            given[mark] += 1
+            if given[mark] > len(held.get(mark, ())):
+                missing.append(place)
+    surplus = [name for mark, names in held.items() for name in names[given[mark] :]]
+    faults = []
+    if surplus:
+        faults.append(f"{_counted(surplus)} held that the data has not: ids {_some(surplus)}")
+    if missing:
+        faults.append(f"{_counted(missing)} in the data that the model does not hold: {_some(missing)}")
+    return faults
+
+
+def _marked(block: Block) -> tuple[int, list[bytes]]:
+    return block.first, list(row_hashes(b"", block.X, block.y, block.weights))
+
+
+def _counted(rows: list[Any]) -> str:
+    return "1 row is" if len(rows) == 1 else f"{len(rows)} rows are"
+
+
+def _some(names: list[Any]) -> str:
+    return ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")

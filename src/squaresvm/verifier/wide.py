@@ -12,7 +12,7 @@ adds it up, in whatever order, with fused operations or without, the result is e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Wide", "exact_sum", "exponential", "product", "row_squares"]
+__all__ = ["Wide", "exponential", "product", "row_squares"]
 
 #: Bits that a product of matrices keeps, below the largest entry of a row.
 _KEPT_BITS = 104
@@ -36,12 +36,6 @@ def _two_sum(a: FloatArray, b: Any) -> tuple[FloatArray, FloatArray]:
     s = a + b
     back = s - a
     return s, (a - (s - back)) + (b - back)
-
-
-def _quick_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the same, where |a| >= |b|."""
-    s = a + b
-    return s, b - (s - a)
 
 
 def _halves(a: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -77,62 +71,44 @@ class Wide:
         return cls(hi, np.zeros_like(hi))
 
     @classmethod
-    def total(cls, parts: FloatArray | Wide) -> Wide:
-        """Return the sum over the rows of an array, wide."""
-        wide = cls.of(parts)
-        while wide.hi.shape[0] > 1:  # Halves on each other, as in a tournament: few operations, small errors.
-            middle = (wide.hi.shape[0] + 1) // 2
-            upper, rest = wide[:middle], wide[middle:]
-            both = upper[: rest.hi.shape[0]] + rest
-            left = upper[rest.hi.shape[0] :]
-            wide = cls(np.concatenate([both.hi, left.hi]), np.concatenate([both.lo, left.lo]))
-        return wide[0] if wide.hi.shape[0] else cls.of(np.zeros(wide.hi.shape[1:]))
+    def _settled(cls, large: FloatArray, small: FloatArray) -> Wide:
+        """Return the sum of two arrays of which the first is the larger in size."""
+        s = large + small
+        return cls(s, small - (s - large))
 
     def __getitem__(self, key: Any) -> Wide:
-        """Return some of the numbers."""
         return Wide(np.asarray(self.hi[key]), np.asarray(self.lo[key]))
 
     def __neg__(self) -> Wide:
-        """Return -x."""
         return Wide(-self.hi, -self.lo)
 
     def __add__(self, other: Any) -> Wide:
-        """Return x + y."""
+        s, e = _two_sum(self.hi, other.hi if isinstance(other, Wide) else other)
         if not isinstance(other, Wide):
-            s, e = _two_sum(self.hi, other)
-            return Wide(*_quick_sum(s, e + self.lo))
-        y = other
-        s, e = _two_sum(self.hi, y.hi)
-        t, f = _two_sum(self.lo, y.lo)
-        s, e = _quick_sum(s, e + t)
-        return Wide(*_quick_sum(s, e + f))
+            return Wide._settled(s, e + self.lo)
+        t, f = _two_sum(self.lo, other.lo)
+        part = Wide._settled(s, e + t)
+        return Wide._settled(part.hi, part.lo + f)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Wide:
-        """Return x - y."""
         return self + (-other)
 
     def __rsub__(self, other: Any) -> Wide:
-        """Return y - x."""
         return (-self) + other
 
     def __mul__(self, other: Any) -> Wide:
-        """Return x y."""
-        if not isinstance(other, Wide):
-            p, e = _two_product(self.hi, np.asarray(other))
-            return Wide(*_quick_sum(p, e + self.lo * other))
-        y = other
-        p, e = _two_product(self.hi, y.hi)
-        return Wide(*_quick_sum(p, e + (self.hi * y.lo + self.lo * y.hi)))
+        y, low = (other.hi, other.lo) if isinstance(other, Wide) else (np.asarray(other), 0.0)
+        p, e = _two_product(self.hi, y)
+        return Wide._settled(p, e + (self.hi * low + self.lo * y))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Wide:
-        """Return x / y: a quotient, and that of what it leaves."""
         y = Wide.of(other)
-        first = self.hi / y.hi
-        return Wide(*_quick_sum(first, (self - y * first).hi / y.hi))
+        first = self.hi / y.hi  # A quotient, and that of what it leaves.
+        return Wide._settled(first, (self - y * first).hi / y.hi)
 
     @property
     def size(self) -> Wide:
@@ -140,18 +116,24 @@ class Wide:
         sign = np.where(self.hi < 0.0, -1.0, 1.0)
         return Wide(sign * self.hi, sign * self.lo)
 
+    @property
+    def T(self) -> Wide:
+        """The transpose."""
+        return Wide(self.hi.T, self.lo.T)
+
     def where(self, chosen: Any) -> Wide:
         """Return x where it is chosen, and zero elsewhere."""
         return Wide(np.where(chosen, self.hi, 0.0), np.where(chosen, self.lo, 0.0))
 
-    def sums(self) -> FloatArray:
-        """Return the sum of every column, in float64, rounded once."""
-        return np.array([exact_sum([hi, lo]) for hi, lo in zip(self.hi.T, self.lo.T, strict=True)])
-
-
-def exact_sum(parts: Iterable[FloatArray]) -> float:
-    """Return the sum of all numbers of some arrays, rounded once."""
-    return math.fsum(value for part in parts for value in np.ravel(part).tolist())
+    def total(self) -> Wide:
+        """Return the sum over the rows."""
+        rest = self
+        while rest.hi.shape[0] > 1:  # Halves on each other, as in a tournament: few operations, small errors.
+            middle = (rest.hi.shape[0] + 1) // 2
+            upper, lower = rest[:middle], rest[middle:]
+            both, left = upper[: lower.hi.shape[0]] + lower, upper[lower.hi.shape[0] :]
+            rest = Wide(np.concatenate([both.hi, left.hi]), np.concatenate([both.lo, left.lo]))
+        return rest[0] if rest.hi.shape[0] else Wide.of(np.zeros(rest.hi.shape[1:]))
 
 
 # exp --------------------------------------------------------------------------------------------------
@@ -160,17 +142,17 @@ def exact_sum(parts: Iterable[FloatArray]) -> float:
 @cache
 def _exp_table() -> tuple[Wide, Wide, Wide]:
     """Return ln 2 / 1024, 2^(j / 1024) for j below 1024, and 1/6."""
+
+    def rounded(values: list[Decimal]) -> Wide:
+        hi = [float(value) for value in values]
+        lo = [float(value - Decimal(first)) for value, first in zip(values, hi, strict=True)]
+        return Wide(np.array(hi), np.array(lo))
+
     with localcontext() as context:
         context.prec = _DIGITS
         step = Decimal(2).ln() / _TABLE
-        values = [(step * j).exp() for j in range(_TABLE)]
-        return _rounded([step])[0], _rounded(values), _rounded([Decimal(1) / 6])[0]
-
-
-def _rounded(values: list[Decimal]) -> Wide:
-    hi = [float(value) for value in values]
-    lo = [float(value - Decimal(first)) for value, first in zip(values, hi, strict=True)]
-    return Wide(np.array(hi), np.array(lo))
+        table = rounded([(step * j).exp() for j in range(_TABLE)])
+        return rounded([step])[0], table, rounded([Decimal(1) / 6])[0]
 
 
 def exponential(x: Wide) -> Wide:
@@ -185,11 +167,9 @@ def exponential(x: Wide) -> Wide:
     r = inside - step * k
     square, f = r * r, r.hi
     small = square.hi * square.hi / 24.0 * (1.0 + f / 5.0 * (1.0 + f / 6.0 * (1.0 + f / 7.0)))
-    half = Wide(0.5 * square.hi, 0.5 * square.lo)
-    series = (square * r) * sixth + half + small + r + 1.0
+    series = (square * r) * sixth + Wide(0.5 * square.hi, 0.5 * square.lo) + small + r + 1.0
     whole = k.astype(np.int64)
-    found = series * table[whole % _TABLE]
-    power = (whole // _TABLE).astype(np.int32)
+    found, power = series * table[whole % _TABLE], (whole // _TABLE).astype(np.int32)
     return Wide(np.ldexp(found.hi, power), np.ldexp(found.lo, power))
 
 
@@ -206,18 +186,19 @@ def _cut(length: int) -> tuple[int, int]:
         count += 1
 
 
-def _slices(A: Matrix, bits: int, count: int) -> list[Matrix]:
-    """Return matrices that sum up to A, each of so many bits below the largest entry of a row."""
+def _slices(A: Matrix) -> list[Matrix]:
+    """Return matrices that sum up to A, each of a few bits below the largest entry of a row."""
+    bits, count = _cut(A.shape[1])
     sparse = sp.issparse(A)
-    entries = np.asarray(A.data if sparse else A, dtype=np.float64)
+    rest = np.asarray(A.data if sparse else A, dtype=np.float64)
     if sparse:
-        largest = np.zeros(A.shape[0])
         rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-        np.maximum.at(largest, rows, np.abs(entries))
+        largest = np.zeros(A.shape[0])
+        np.maximum.at(largest, rows, np.abs(rest))
         exponent = np.frexp(largest)[1][rows]
     else:
-        exponent = np.frexp(np.abs(entries).max(axis=1, initial=0.0))[1][:, None]
-    found, rest = [], entries
+        exponent = np.frexp(np.abs(rest).max(axis=1, initial=0.0))[1][:, None]
+    found = []
     for k in range(1, count + 1):
         anchor = np.ldexp(1.5, exponent - bits * k + 52)  # Its last bit is the unit of the slice.
         part = (rest + anchor) - anchor
@@ -226,33 +207,32 @@ def _slices(A: Matrix, bits: int, count: int) -> list[Matrix]:
     return found
 
 
+def _added_up(left: list[Matrix], right: list[Matrix], times: Callable[[Matrix, Matrix], Any]) -> Wide:
+    """Return the sum of all products of slices that count, of which every sum of one order is exact."""
+    found: Wide | float = 0.0
+    for order in reversed(range(len(left))):  # The smallest first.
+        parts = [times(left[k], right[order - k]) for k in range(order + 1)]
+        exact = sum(parts[1:], start=parts[0])
+        found = Wide.of(exact.toarray() if sp.issparse(exact) else exact) + found
+    return Wide.of(found)
+
+
 def product(A: Matrix, B: Matrix | Wide) -> Wide:
     """Return A B' for rows A and rows B, dense or sparse, exact but for what is below 2^-104 of the largest.
 
     The low parts of wide B are so small that a product in float64 has all of their digits that count.
     """
     if isinstance(B, Wide):
-        low = np.asarray(A @ B.lo.T, dtype=np.float64)
-        return product(A, B.hi) + low
-    bits, count = _cut(A.shape[1])
-    left, right = _slices(A, bits, count), _slices(B, bits, count)
-    found = Wide.of(np.zeros((A.shape[0], B.shape[0])))
-    for order in reversed(range(count)):  # The smallest first.
-        same = [left[k] @ right[order - k].T for k in range(order + 1)]
-        exact = sum(same[1:], start=same[0])
-        found = found + np.asarray(exact.toarray() if sp.issparse(exact) else exact)
-    return found
+        return product(A, B.hi) + np.asarray(A @ B.lo.T, dtype=np.float64)
+    return _added_up(_slices(A), _slices(B), lambda one, other: one @ other.T)
 
 
 def row_squares(A: Matrix) -> Wide:
     """Return |a|^2 of every row."""
-    bits, count = _cut(A.shape[1])
-    parts = _slices(A, bits, count)
-    found = Wide.of(np.zeros(A.shape[0]))
-    for order in reversed(range(count)):
-        exact = np.zeros(A.shape[0])
-        for k in range(order + 1):
-            both = parts[k].multiply(parts[order - k]) if sp.issparse(A) else parts[k] * parts[order - k]
-            exact = exact + np.asarray(both.sum(axis=1)).ravel()
-        found = found + exact
-    return found
+
+    def times(one: Matrix, other: Matrix) -> FloatArray:
+        both = one.multiply(other) if sp.issparse(one) else one * other
+        return np.asarray(both.sum(axis=1)).ravel()
+
+    parts = _slices(A)
+    return _added_up(parts, parts, times)
