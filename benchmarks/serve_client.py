@@ -110,6 +110,7 @@ def run(description, *commands):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("command", choices=known)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=1e9, help="requests a second at most, of a soak")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--count", type=int, default=10_000)
     options = parser.parse_args()
