@@ -144,6 +144,9 @@ async def slow(options):
     }
 
 
+_READ = ("receipts", "certificate", "report")
+
+
 class Mixed:
     """Requests of every kind, one after the other, and what the model then holds."""
 
@@ -192,7 +195,14 @@ class Mixed:
         return await self._connection.post("/models/m/learn", body, f"Idempotency-Key: {self._count}")
 
     async def read(self):
-        paths = ("/models/m/receipts", "/models/m/certificate", "/models/m/report", "/models", "/metrics", "/")
+        paths = (
+            "/models/m/receipts",
+            "/models/m/certificate",
+            "/models/m/report",
+            "/models",
+            "/metrics",
+            "/",
+        )
         return await self._connection.ask("GET", self._rng.choice(paths))
 
     async def play(self):
@@ -222,13 +232,15 @@ async def soak(options):
             if elapsed >= len(samples) * options.seconds / 60:
                 sizes = {path.name: path.stat().st_size for path in Path(folder).iterdir()}
                 certificate = json.loads((await connection.ask("GET", "/models/m/certificate"))[1])
-                samples.append((server.memory() / 2**20, sum(sizes.values()) / 2**10, certificate["residual"]))
+                samples.append(
+                    (server.memory() / 2**20, sum(sizes.values()) / 2**10, certificate["residual"])
+                )
                 print(round(elapsed), [float(f"{one:.4g}") for one in samples[-1]], sizes, file=sys.stderr)
             await asyncio.sleep(max(0.0, start + counts.total() / options.rate - time.perf_counter()))
             counts[await mixed.one()] += 1
         verdict = json.loads((await connection.ask("GET", "/models/m/verify"))[1])
         queries = make_rows(20, seed=2)[0]
-        status, body = await connection.post("/v2/models/m/infer", infer_body(queries))
+        body = (await connection.post("/v2/models/m/infer", infer_body(queries)))[1]
         error = float(np.abs(decision(body) - reference(rows, queries)).max())
         server.end()
     memory, files, residual = np.array(samples).T

@@ -16,9 +16,16 @@ pytest.importorskip("uvicorn")
 import squaresvm
 from squaresvm.serve import Limits, Settings, make_app
 from squaresvm.serve.access import Access, add_token
-from squaresvm.serve.failures import RequestError
 from squaresvm.serve.inference import parse_infer
-from squaresvm.serve.rows import csv_request, json_object, labels_for, list_in, rows_for, table_of
+from squaresvm.serve.rows import (
+    RequestError,
+    csv_request,
+    json_object,
+    labels_for,
+    list_in,
+    rows_for,
+    table_of,
+)
 from squaresvm.serve.view import View
 from support.server import serving
 

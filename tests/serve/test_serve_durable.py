@@ -164,10 +164,10 @@ def test_a_file_that_cannot_be_written_stays_in_the_journal(folder, monkeypatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("squaresvm.serve.served.replacing", full)
-    assert model.writer.submit(models.save, model).result() is False
+    assert model.writer.submit(model.save).result() is False
     assert model.unsaved == 1
     monkeypatch.undo()
-    assert model.writer.submit(models.save, model).result() is True
+    assert model.writer.submit(model.save).result() is True
     assert (model.unsaved, model.fault) == (0, None)
     models.close()
 

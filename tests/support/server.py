@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from squaresvm.serve import Settings, make_app
-from squaresvm.serve.connections import GuardedProtocol
+from squaresvm.serve.endpoint import GuardedProtocol
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,19 @@ class History:
         kept = [event for event in rest if event.left or event.action == "forget"]
         return History((*kept, Event("forget", _now(), int(positions.size), 0)))
 
+    def by_day(self) -> History:
+        """Return the history with what was learned, and what was forgotten, on one day in one line."""
+        lines: list[Event] = []
+        for event in self.events:
+            # Only with the last of its kind: rows are held in the order of their arrival.
+            leaves = event.action == "forget"
+            at = max((i for i, line in enumerate(lines) if (line.action == "forget") == leaves), default=None)
+            if at is not None and _one_day(lines[at], event):
+                line = lines.pop(at)
+                event = replace(event, rows=line.rows + event.rows, left=line.left + event.left)
+            lines.append(event)
+        return History(tuple(lines))
+
     def of(self, count: int) -> History:
         """Return a history that accounts for `count` rows: this one, or one line where it does not."""
         return self if self.held == count else History().brought("save", count)
@@ -128,6 +141,11 @@ class Record:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the name of a file, which means nothing elsewhere."""
         return {**self.__dict__, "origin": None}
+
+
+def _one_day(line: Event, event: Event) -> bool:
+    same = line.action == event.action and line.time[:10] == event.time[:10]
+    return same and event.action in ("learn", "forget")
 
 
 def _event(line: Any) -> Event:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from squaresvm.runtime.atomic import replacing
-from squaresvm.serve.failures import RequestError
+from squaresvm.serve.rows import RequestError
 
 __all__ = ["ROLES", "Access", "Token", "add_token"]
 

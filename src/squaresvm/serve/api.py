@@ -1,122 +1,93 @@
-"""What programs can ask: predictions, changes with receipts, and what is served."""
+"""What programs can ask: predictions, changes with receipts, and how a model is."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any, TypeVar
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from squaresvm.serve.batching import Batcher
-from squaresvm.serve.endpoint import Endpoint, body_of, json_response, read_body
-from squaresvm.serve.failures import RequestError
+import squaresvm
+from squaresvm.files import Record
+from squaresvm.serve.endpoint import Endpoint, Metrics, body_of, json_response, read_body
 from squaresvm.serve.folder import Folder
 from squaresvm.serve.inference import model_metadata, parse_infer, render_infer, server_metadata
-from squaresvm.serve.metrics import Metrics
-from squaresvm.serve.rows import Limits, list_in, rows_for, table_of
+from squaresvm.serve.rows import Limits, RequestError, first_line, held_ids, list_in, rows_for, table_of
 from squaresvm.serve.served import ServedModel
-from squaresvm.serve.turns import Turns
 from squaresvm.serve.view import View
+from squaresvm.solution import Certificate
 
 __all__ = ["Api"]
 
 Result = TypeVar("Result")
 _READ = ("predict", "inspect")
+_INSPECT = ("inspect",)
 #: Bodies beyond this are taken apart beside the event loop.
 _LARGE_BODY = 2**16
 
 
 class Api:
-    """The routes for programs.
+    """The routes for programs. What a route says of itself here is its documentation for them.
 
     Parameters
     ----------
     folder : Folder
     limits : Limits
     metrics : Metrics
-    turns : Turns
     """
 
-    def __init__(self, folder: Folder, limits: Limits, metrics: Metrics, turns: Turns) -> None:
+    def __init__(self, folder: Folder, limits: Limits, metrics: Metrics) -> None:
         self._folder, self._limits, self._metrics = folder, limits, metrics
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="squaresvm-predict")
-        self._batchers: dict[str, Batcher] = {}
-        self._turns = turns
+        self._verifying = asyncio.Lock()
 
     @property
     def endpoints(self) -> list[Endpoint]:
         """All routes."""
-        changes = ("idempotency-key", "content-type")
+        v2, one, table = "/v2/models/{name}", "/models/{name}", ("content-type",)
+        change, tensors = ("idempotency-key", *table), ("inference-header-content-length",)
         return [
-            Endpoint("GET", "/v2", self.server, (), "What the server is."),
-            Endpoint("GET", "/v2/health/live", self.live, (), "Whether the server runs."),
-            Endpoint("GET", "/v2/health/ready", self.ready, (), "Whether all models can be asked."),
-            Endpoint("GET", "/v2/models/{name}", self.metadata, _READ, "Inputs and outputs of a model."),
-            Endpoint(
-                "GET", "/v2/models/{name}/ready", self.model_ready, _READ, "Whether a model can be asked."
-            ),
-            Endpoint(
-                "POST",
-                "/v2/models/{name}/infer",
-                self.infer,
-                ("predict",),
-                "Predict tensors, by the Open Inference Protocol.",
-                "Infer",
-                ("inference-header-content-length",),
-            ),
-            Endpoint("GET", "/models", self.models, _READ, "All models."),
-            Endpoint("GET", "/models/{name}", self.model, _READ, "What a model is."),
-            Endpoint(
-                "POST",
-                "/models/{name}/predict",
-                self.predict,
-                ("predict",),
-                "Predict records, lists of numbers or CSV.",
-                "Predict",
-                ("content-type",),
-            ),
-            Endpoint(
-                "POST",
-                "/models/{name}/learn",
-                self.learn,
-                ("learn",),
-                "Add rows: the model then equals one that was trained on all of them.",
-                "Learn",
-                changes,
-            ),
-            Endpoint(
-                "POST",
-                "/models/{name}/forget",
-                self.forget,
-                ("forget",),
-                "Remove rows, exactly: the model then equals one that was never shown them.",
-                "Forget",
-                changes,
-            ),
-            Endpoint("GET", "/metrics", self.metrics, ("inspect",), "Counters in Prometheus' text format."),
+            Endpoint("GET", "/v2", self.server),
+            Endpoint("GET", "/v2/health/live", self.live),
+            Endpoint("GET", "/v2/health/ready", self.ready),
+            Endpoint("GET", v2, self.metadata, _READ),
+            Endpoint("GET", f"{v2}/ready", self.model_ready, _READ),
+            Endpoint("POST", f"{v2}/infer", self.infer, ("predict",), "Infer", tensors),
+            Endpoint("GET", "/models", self.models, _READ),
+            Endpoint("GET", one, self.model, _READ),
+            Endpoint("POST", f"{one}/predict", self.predict, ("predict",), "Predict", table),
+            Endpoint("POST", f"{one}/learn", self.learn, ("learn",), "Learn", change),
+            Endpoint("POST", f"{one}/forget", self.forget, ("forget",), "Forget", change),
+            Endpoint("GET", f"{one}/receipts", self.receipts, _INSPECT),
+            Endpoint("GET", f"{one}/chain", self.chain, _INSPECT),
+            Endpoint("POST", f"{one}/absence", self.absence, _INSPECT, "Absence", table),
+            Endpoint("GET", f"{one}/certificate", self.certificate, _INSPECT),
+            Endpoint("GET", f"{one}/verify", self.verify, _INSPECT),
+            Endpoint("GET", f"{one}/report", self.report, _INSPECT),
+            Endpoint("GET", "/metrics", self.metrics, _INSPECT),
         ]
 
     # The server ------------------------------------------------------------------------------------
 
     async def server(self, request: Request) -> Response:
-        """Answer `/v2`."""
+        """Say what the server is."""
         return json_response(server_metadata())
 
     async def live(self, request: Request) -> Response:
-        """Answer `/v2/health/live`."""
+        """Say whether the server runs."""
         return json_response({"live": True})
 
     async def ready(self, request: Request) -> Response:
-        """Answer `/v2/health/ready`."""
+        """Say whether all models can be asked."""
         is_ready = self._folder.is_ready
         return json_response({"ready": is_ready}, 200 if is_ready else 503)
 
     async def metrics(self, request: Request) -> Response:
-        """Answer `/metrics`."""
+        """Give the counters in Prometheus' text format."""
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     # Models ----------------------------------------------------------------------------------------
@@ -125,23 +96,23 @@ class Api:
         return self._folder.find(request.path_params["name"])
 
     async def metadata(self, request: Request) -> Response:
-        """Answer `/v2/models/{name}`."""
+        """Give the inputs and outputs of a model."""
         model = self._model(request)
         return json_response(model_metadata(model.name, model.ready_view()))
 
     async def model_ready(self, request: Request) -> Response:
-        """Answer `/v2/models/{name}/ready`."""
+        """Say whether a model can be asked."""
         model = self._model(request)
         is_ready = model.view is not None
         return json_response({"name": model.name, "ready": is_ready}, 200 if is_ready else 503)
 
     async def models(self, request: Request) -> Response:
-        """Answer `/models`."""
+        """List all models."""
         found = [_summary(model) for _, model in sorted(self._folder.models.items())]
         return json_response({"models": found})
 
     async def model(self, request: Request) -> Response:
-        """Answer `/models/{name}`."""
+        """Say what a model is."""
         model = self._model(request)
         facts = _summary(model)
         if model.view is not None:
@@ -151,16 +122,16 @@ class Api:
     # Predictions -----------------------------------------------------------------------------------
 
     async def infer(self, request: Request) -> Response:
-        """Answer `/v2/models/{name}/infer`."""
+        """Predict tensors, by the Open Inference Protocol."""
         model = self._model(request)
         body = await read_body(request, self._limits)
         length = request.headers.get("inference-header-content-length")
         view = model.ready_view()
         wanted = await self._apart(body, functools.partial(parse_infer, body, length, view, self._limits))
         if "probabilities" in wanted.outputs:
-            _, answer, probabilities = await self._turns.take(model, model.judged, view, wanted.X)
+            _, answer, probabilities = await model.turn(model.judged, view, wanted.X)
         else:
-            answer, probabilities = await self._batcher(model.name).answer(view, wanted.X), None
+            answer, probabilities = await model.predictions.answer(view, wanted.X), None
         self._metrics.count_rows("predict", wanted.X.shape[0])
         content, size = render_infer(model.name, wanted, answer, probabilities)
         if size is None:
@@ -169,18 +140,18 @@ class Api:
         return Response(content, headers=headers, media_type="application/octet-stream")
 
     async def predict(self, request: Request) -> Response:
-        """Answer `/models/{name}/predict`."""
+        """Predict records, lists of numbers or CSV."""
         model = self._model(request)
         body = await read_body(request, self._limits)
         view = model.ready_view()
         wanted, X = await self._apart(body, functools.partial(self._predict_request, request, body, view))
         facts: dict[str, Any] = {"model": model.name}
         if wanted:
-            view, answer, p = await self._turns.take(model, model.judged, view, X)
+            view, answer, p = await model.turn(model.judged, view, X)
             assert view.classes is not None
             facts |= {"classes": view.classes.tolist(), "probabilities": p.tolist()}
         else:
-            answer = await self._batcher(model.name).answer(view, X)
+            answer = await model.predictions.answer(view, X)
         facts["predictions"] = answer.labels.tolist()
         if answer.decision is not None:
             facts["decision"] = answer.decision.tolist()
@@ -198,11 +169,6 @@ class Api:
         table = table_of(list_in(sent, "records", self._limits), self._limits)
         return wanted, rows_for(table, view.preparation, view.width)
 
-    def _batcher(self, name: str) -> Batcher:
-        if name not in self._batchers:
-            self._batchers[name] = Batcher(self._pool, self._limits.waiting)
-        return self._batchers[name]
-
     async def _apart(self, body: bytes, work: Callable[[], Result]) -> Result:
         """Take a body apart here, or beside the event loop where that takes long."""
         return work() if len(body) <= _LARGE_BODY else await asyncio.to_thread(work)
@@ -210,11 +176,11 @@ class Api:
     # Changes ---------------------------------------------------------------------------------------
 
     async def learn(self, request: Request) -> Response:
-        """Answer `/models/{name}/learn`."""
+        """Add rows: the model then equals one that was trained on all of them."""
         return await self._change(request, "learn")
 
     async def forget(self, request: Request) -> Response:
-        """Answer `/models/{name}/forget`."""
+        """Remove rows, exactly: the model then equals one that was never shown them."""
         return await self._change(request, "forget")
 
     async def _change(self, request: Request, kind: str) -> Response:
@@ -223,15 +189,83 @@ class Api:
         key = request.headers.get("idempotency-key")
         label, id = _label_and_id(model.view)
         sent = await self._apart(body, functools.partial(body_of, request, body, label, id, self._limits))
-        entry, is_repeated = await self._turns.take(model, model.change, kind, sent, key, body)
+        entry, is_repeated = await model.turn(model.change, kind, sent, key, body)
         if not is_repeated:
             self._metrics.count_rows(kind, entry.receipt["rows"])
         headers = {"idempotent-replayed": "true"} if is_repeated else None
         return json_response({"model": model.name, **entry.public}, headers=headers)
 
-    def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    # How a model is --------------------------------------------------------------------------------
+
+    async def receipts(self, request: Request) -> Response:
+        """Give the receipts, newest first; ?limit=100&before=NUMBER."""
+        model = self._model(request)
+        most, before = _number(request, "limit", 100), _number(request, "before", None)
+        found = await asyncio.to_thread(
+            self._folder.journal.receipts, model.name, min(most or 100, 1000), before
+        )
+        return json_response({"model": model.name, "receipts": [entry.public for entry in found]})
+
+    async def chain(self, request: Request) -> Response:
+        """Give the sealed receipts of the model, chained by hashes, as in its file."""
+        model = self._model(request)
+        view = await model.turn(model.saved)
+        chain = await asyncio.to_thread(lambda: [one.to_json() for one in view.estimator.receipts_])
+        return json_response({"model": model.name, "chain": chain})
+
+    async def absence(self, request: Request) -> Response:
+        """Prove that no row of an id is held, under the commitment of the last receipt."""
+        model = self._model(request)
+        sent = body_of(request, await read_body(request, self._limits), None, None, self._limits)
+        if "id" not in sent:
+            raise RequestError(400, "'id' is missing")
+        view = await model.turn(model.saved)
+        proof, receipt = await asyncio.to_thread(_absence, view, sent["id"])
+        return json_response({"model": model.name, "proof": proof, "receipt": receipt})
+
+    async def certificate(self, request: Request) -> Response:
+        """Give residual, gap and objective, computed from the rows."""
+        model = self._model(request)
+        view, certificate = await model.turn(_certificate, model)
+        return json_response(
+            {"model": model.name, "number": view.number, "rows": view.rows, **_certificate_facts(certificate)}
+        )
+
+    async def verify(self, request: Request) -> Response:
+        """Save the model, then check its file with the independent verifier."""
+        model = self._model(request)
+        if self._verifying.locked():
+            raise RequestError(503, "a verification is under way", 5)
+        async with self._verifying:
+            await model.turn(model.saved)
+            verdict = await asyncio.to_thread(squaresvm.verify, model.path)
+        facts = {"model": model.name, "ok": verdict.ok, "rows": verdict.rows, "faults": list(verdict.faults)}
+        facts |= {"residual": verdict.residual, "gap": verdict.gap, "objective": verdict.objective}
+        facts |= {"decision_error": verdict.decision_error, "claimed": asdict(verdict.claimed)}
+        return json_response(facts)
+
+    async def report(self, request: Request) -> Response:
+        """Give the exact leave-one-out score, calibration, rows that look mislabelled, and history."""
+        model = self._model(request)
+        view, report = await model.turn(model.report)
+        history = Record.of(view.estimator).history
+        shares = None if report.shares is None else [part.tolist() for part in report.shares]
+        return json_response(
+            {
+                "model": model.name,
+                "number": view.number,
+                "rows": view.rows,
+                "certificate": _certificate_facts(report.certificate),
+                "loo_score": report.score,
+                "loo_is_exact": report.is_exact,
+                "brier": report.brier,
+                "calibration": shares,
+                "margins": None if report.margins is None else _histogram(report.margins),
+                "suspects": [_plain_row(row) for row in report.suspects],
+                "influential": [_plain_row(row) for row in report.influential],
+                "history": [asdict(event) for event in history.events],
+            }
+        )
 
 
 def _summary(model: ServedModel) -> dict[str, Any]:
@@ -266,3 +300,47 @@ def _label_and_id(view: View | None) -> tuple[str | None, str | None]:
     if preparation is None:
         return None, None
     return preparation.label or "label", preparation.id or "id"
+
+
+def _absence(view: View, name: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a proof that no row of an id is held, and the receipt that it stands under."""
+    try:
+        proof = view.estimator.prove_absence(held_ids(view.estimator, [name])[0])
+    except ValueError as error:
+        raise RequestError(409, first_line(error)) from None
+    return proof.to_json(), view.estimator.receipts_[-1].to_json()
+
+
+def _certificate(model: ServedModel) -> tuple[View, Certificate]:
+    view = model.ready_view()
+    if not hasattr(view.estimator, "certificate_"):
+        raise RequestError(409, "this kind of model has no certificate")
+    return view, view.estimator.certificate_
+
+
+def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "status": certificate.status.value,
+        "residual": float(certificate.residual),
+        "gap": float(certificate.gap),
+        "objective": float(certificate.objective),
+    }
+
+
+def _histogram(margins: np.ndarray[Any, Any]) -> dict[str, Any]:
+    counts, edges = np.histogram(margins, bins=24)
+    return {"counts": counts.tolist(), "edges": edges.tolist()}
+
+
+def _plain_row(row: Any) -> dict[str, Any]:
+    name = row.id if isinstance(row.id, int | float | str) else str(row.id)
+    return {"id": name, "label": row.label, "expected": row.expected, "value": row.value}
+
+
+def _number(request: Request, name: str, default: int | None) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < 1:
+        raise RequestError(400, f"{name!r} must be a positive whole number")
+    return int(text)

@@ -1,16 +1,18 @@
-"""The application: routes, pages, and the life of the server."""
+"""The application: routes and their description, pages, and the life of the server."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,24 +20,96 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from squaresvm._version import __version__
 from squaresvm.serve.access import Access
 from squaresvm.serve.api import Api
-from squaresvm.serve.connections import GuardedProtocol
-from squaresvm.serve.endpoint import Endpoint, Gate, error_response, json_response
-from squaresvm.serve.failures import RequestError
+from squaresvm.serve.endpoint import (
+    Endpoint,
+    Gate,
+    GuardedProtocol,
+    Metrics,
+    error_response,
+    json_response,
+)
 from squaresvm.serve.folder import Folder
-from squaresvm.serve.inspecting import Inspection
-from squaresvm.serve.metrics import Metrics
-from squaresvm.serve.openapi import describe
 from squaresvm.serve.play import Playground
-from squaresvm.serve.rows import Limits
-from squaresvm.serve.turns import Turns
+from squaresvm.serve.rows import Limits, RequestError
 
 __all__ = ["Settings", "make_app", "run"]
 
 _LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 _KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 _PAGES = {"/": "models.html", "/ui/{name}": "model.html", "/play": "play.html", "/docs": "docs.html"}
+_RECORDS = {
+    "type": "array",
+    "minItems": 1,
+    "description": "Objects of columns and values; lists of numbers where the columns have no names.",
+    "items": {
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean", "null"]}},
+            {"type": "array", "items": {"type": "number"}},
+        ]
+    },
+}
+_NAMES = {"type": "array", "minItems": 1, "items": {"type": ["integer", "number", "string"]}}
+_SCHEMAS: dict[str, Any] = {
+    "Predict": {
+        "type": "object",
+        "required": ["records"],
+        "properties": {"records": _RECORDS, "probabilities": {"type": "boolean", "default": False}},
+    },
+    "Learn": {
+        "type": "object",
+        "required": ["records", "labels"],
+        "properties": {
+            "records": _RECORDS,
+            "labels": {"type": "array", "minItems": 1, "items": {"type": ["number", "string", "boolean"]}},
+            "ids": _NAMES,
+        },
+    },
+    "Absence": {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": ["integer", "number", "string"]}},
+    },
+    "Forget": {"type": "object", "required": ["ids"], "properties": {"ids": _NAMES}},
+    "Infer": {
+        "type": "object",
+        "required": ["inputs"],
+        "properties": {
+            "id": {"type": "string"},
+            "inputs": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "required": ["name", "shape", "datatype"],
+                    "properties": {
+                        "name": {"type": "string"},
+                        "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+                        "datatype": {"type": "string"},
+                        "data": {"type": "array", "items": {}},
+                    },
+                },
+            },
+            "outputs": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+        },
+    },
+    "Play": {"type": "object"},
+    "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}},
+}
+_STATUSES = {
+    "400": "The body cannot be read.",
+    "401": "A token is needed.",
+    "403": "The token has another role.",
+    "404": "No such model.",
+    "409": "This kind of model cannot do that.",
+    "413": "Too large.",
+    "415": "Another Content-Type is needed.",
+    "422": "The body can be read, and the model cannot use it; nothing has changed.",
+    "503": "Too much waits, or the model cannot be served; Retry-After says when to try again.",
+    "507": "The disk is full; nothing has changed.",
+}
 
 
 @dataclass(frozen=True)
@@ -101,14 +175,12 @@ def make_app(settings: Settings) -> Starlette:
     access = Access() if settings.tokens is None else Access.read(settings.tokens)
     folder = Folder(settings.folder, settings.limits, save_seconds=settings.save_seconds)
     metrics = Metrics(folder)
-    turns = Turns(settings.limits)
-    api = Api(folder, settings.limits, metrics, turns)
-    inspection = Inspection(folder, settings.limits, turns)
+    api = Api(folder, settings.limits, metrics)
     playground = Playground(settings.limits)
     hosts = _LOCAL_NAMES | {settings.host.lower()} if access.is_open else None
     gate = Gate(access, settings.limits, metrics, hosts)
-    programs = [*api.endpoints, *inspection.endpoints, *playground.endpoints]
-    description = describe(programs)
+    programs = [*api.endpoints, *playground.endpoints]
+    description = _described(programs)
 
     async def openapi(request: Request) -> Response:
         return json_response(description)
@@ -129,7 +201,6 @@ def make_app(settings: Settings) -> Starlette:
         finally:
             await opening
             await asyncio.to_thread(folder.close)
-            api.close()
             playground.close()
 
     return Starlette(routes=routes, lifespan=life, exception_handlers={404: _not_found, 405: _wrong_method})
@@ -156,6 +227,53 @@ def _static(name: str) -> Callable[[Request], Awaitable[Response]]:
         return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
     return answer
+
+
+def _described(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Return the description of some routes in OpenAPI 3.1, made from the routes themselves."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "squaresvm",
+            "version": __version__,
+            "description": "Models that predict, learn and forget exactly.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": _SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    names = re.findall(r"{(\w+)}", endpoint.path)
+    parameters = [{"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in names]
+    parameters += [
+        {"name": header, "in": "header", "required": False, "schema": {"type": "string"}}
+        for header in endpoint.headers
+        if header != "content-type"
+    ]
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    statuses = _STATUSES if endpoint.body is not None else {"404": _STATUSES["404"], "503": _STATUSES["503"]}
+    operation: dict[str, Any] = {
+        "summary": (endpoint.answer.__doc__ or "").partition("\n")[0],
+        "parameters": parameters,
+        "responses": {"200": {"description": "Done."}}
+        | {status: {"description": text, "content": error} for status, text in statuses.items()},
+    }
+    if endpoint.roles:
+        operation["security"] = [{"token": []}]
+        operation["description"] = f"Role: {' or '.join(endpoint.roles)}."
+    if endpoint.body is not None:
+        content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{endpoint.body}"}}}
+        if "content-type" in endpoint.headers:
+            content["text/csv"] = {"schema": {"type": "string"}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
 
 
 def run(settings: Settings, say: Callable[[str], object]) -> None:

@@ -8,22 +8,40 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from squaresvm.serve.access import Access
-from squaresvm.serve.failures import RequestError
+from squaresvm.serve.folder import Folder
 from squaresvm.serve.journal import JournalError
-from squaresvm.serve.metrics import Metrics
-from squaresvm.serve.rows import Limits, csv_request, json_object
+from squaresvm.serve.rows import Limits, RequestError, csv_request, json_object
 
-__all__ = ["Endpoint", "Gate", "body_of", "error_response", "json_response", "read_body"]
+__all__ = [
+    "Endpoint",
+    "Gate",
+    "GuardedProtocol",
+    "Metrics",
+    "body_of",
+    "error_response",
+    "json_response",
+    "read_body",
+]
 
 _LOG = logging.getLogger("squaresvm.serve")
+#: Bytes and seconds that the head of a request may take.
+_HEAD_BYTES = 64 * 2**10
+_HEAD_SECONDS = 10.0
+#: Limits of the histogram of times.
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 #: On every answer. Pages load nothing from elsewhere, run no inline code, and are in nobody's frame.
 _HEADERS = {
     "content-security-policy": (
@@ -47,11 +65,9 @@ class Endpoint:
     method, path : str
         The path with names in braces.
     answer : callable
-        Takes a request, returns a response.
+        Takes a request, returns a response. What it says of itself is the documentation of the route.
     roles : sequence of str
         One of which a token needs; none: open to everybody.
-    summary : str
-        For the documentation.
     body : str, optional
         Name of the schema of the body.
     headers : sequence of str
@@ -62,9 +78,81 @@ class Endpoint:
     path: str
     answer: Callable[[Request], Awaitable[Response]]
     roles: Sequence[str] = ()
-    summary: str = ""
     body: str | None = None
-    headers: Sequence[str] = field(default_factory=tuple)
+    headers: Sequence[str] = ()
+
+
+class Metrics:
+    """Counters of one server.
+
+    Parameters
+    ----------
+    folder : Folder
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "squaresvm_requests",
+            "Requests by route and status.",
+            ["route", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "squaresvm_request_seconds",
+            "Time from the head of a request to its answer.",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._changed = Counter(
+            "squaresvm_rows_changed", "Rows learned and forgotten.", ["kind"], registry=self._registry
+        )
+        self._predicted = Counter("squaresvm_rows_predicted", "Rows predicted.", registry=self._registry)
+        self._registry.register(_OfModels(folder))
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def count_rows(self, kind: str, rows: int) -> None:
+        """Count rows that were learned, forgotten or predicted."""
+        if kind == "predict":
+            self._predicted.inc(rows)
+        else:
+            self._changed.labels(kind).inc(rows)
+
+    def text(self) -> bytes:
+        """Return all of them."""
+        return bytes(generate_latest(self._registry))
+
+
+class _OfModels(Collector):
+    """What is read from the models when somebody asks."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterator[Metric]:
+        """Return what the models say now."""
+        held = GaugeMetricFamily("squaresvm_rows_held", "Rows that a model holds.", labels=["model"])
+        unsaved = GaugeMetricFamily(
+            "squaresvm_unsaved_requests", "Requests in the journal, not yet in the file.", labels=["model"]
+        )
+        ready = GaugeMetricFamily("squaresvm_model_ready", "Whether a model can be asked.", labels=["model"])
+        saves = CounterMetricFamily(
+            "squaresvm_snapshots", "Model files written, or not.", labels=["model", "outcome"]
+        )
+        for name, model in sorted(self._folder.models.items()):
+            view = model.view
+            ready.add_metric([name], float(view is not None))
+            unsaved.add_metric([name], float(model.unsaved))
+            for outcome, count in model.saves.items():
+                saves.add_metric([name, outcome], float(count))
+            if view is not None and view.rows is not None:
+                held.add_metric([name], float(view.rows))
+        yield from (held, unsaved, ready, saves)
 
 
 class Gate:
@@ -206,3 +294,63 @@ def body_of(
         return csv_request(body, label, id, limits)
     # Other kinds a page from elsewhere could send in its reader's stead.
     raise RequestError(415, "the Content-Type must be application/json or text/csv")
+
+
+# Connections ------------------------------------------------------------------------------------------
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 of uvicorn, which closes connections that do not send the head of a request in time."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._head_bytes = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._got_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, unless a head grows too large."""
+        if self._deadline is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES and not self._may_be_body(data):
+                self.transport.close()
+                return
+        super().data_received(data)
+
+    def _may_be_body(self, data: bytes) -> bool:
+        """Return whether a head ends in what came: then the rest is a body, which has limits of its own."""
+        return b"\r\n\r\n" in data or b"\n\n" in data
+
+    def on_message_begin(self) -> None:
+        """Begin to wait for the end of the head."""
+        super().on_message_begin()
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        """Wait no longer."""
+        self._got_head()
+        super().on_headers_complete()
+
+    def _await_head(self) -> None:
+        self._got_head()
+        self._deadline = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+    def _got_head(self) -> None:
+        self._head_bytes = 0
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.close()

@@ -6,13 +6,11 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
 
-from squaresvm.serve.failures import RequestError
 from squaresvm.serve.journal import Journal
-from squaresvm.serve.rows import Limits
+from squaresvm.serve.rows import Limits, RequestError
 from squaresvm.serve.served import ServedModel
 
 __all__ = ["JOURNAL_NAME", "Folder"]
@@ -64,8 +62,6 @@ class Folder:
         self._stopping = threading.Event()
         self._keeper: threading.Thread | None = None
         self._is_open = False
-        #: Called with the seconds that each model file took, or None where it could not be written.
-        self.on_snapshot: Callable[[float | None], None] = lambda seconds: None
 
     def find(self, name: str) -> ServedModel:
         """Return a model; a RequestError (404) where the folder has none of the name."""
@@ -120,20 +116,7 @@ class Folder:
         model.look()
         age = time.monotonic() - model.unsaved_since
         if model.unsaved >= self._save_requests or (model.unsaved and age >= self._save_seconds):
-            self.save(model)
-
-    def save(self, model: ServedModel) -> bool:
-        """Put what is acknowledged into the model file; return whether it is there. Runs in the writer."""
-        start = time.perf_counter()
-        try:
-            if model.snapshot():
-                self.on_snapshot(time.perf_counter() - start)
-        except (OSError, ValueError) as error:
-            # The journal has everything: it is tried again.
-            self.on_snapshot(None)
-            _LOG.warning("model %s cannot be saved for now: %s", model.name, type(error).__name__)
-            return False
-        return True
+            model.save()
 
     def close(self) -> None:
         """Put everything into the model files and close the journal."""
@@ -141,7 +124,7 @@ class Folder:
         if self._keeper is not None:
             self._keeper.join()
         models = list(self.models.values())
-        wait([model.writer.submit(self.save, model) for model in models])
+        wait([model.writer.submit(model.save) for model in models])
         for model in models:
             model.close()
         self.journal.close()

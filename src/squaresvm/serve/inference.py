@@ -18,8 +18,7 @@ import numpy as np
 from squaresvm._version import __version__
 from squaresvm.readers import Table
 from squaresvm.readers.preparation import Number, Preparation
-from squaresvm.serve.failures import RequestError
-from squaresvm.serve.rows import Limits, json_object, rows_for, table_of
+from squaresvm.serve.rows import Limits, RequestError, json_object, rows_for, table_of
 from squaresvm.serve.view import Answer, View
 from squaresvm.typing import FloatArray
 

@@ -18,8 +18,7 @@ from starlette.responses import Response
 import squaresvm
 from squaresvm.datasets import make_checkerboard, make_two_spirals
 from squaresvm.serve.endpoint import Endpoint, json_response, read_body
-from squaresvm.serve.failures import RequestError, first_line
-from squaresvm.serve.rows import Limits, json_object
+from squaresvm.serve.rows import Limits, RequestError, first_line, json_object
 from squaresvm.typing import FloatArray
 
 __all__ = ["Board", "Playground", "sample"]
@@ -272,11 +271,10 @@ class Playground:
     @property
     def endpoints(self) -> list[Endpoint]:
         """The route."""
-        summary = "Set, move and remove points of a small model in memory."
-        return [Endpoint("POST", "/play/board", self.board, ("inspect",), summary, "Play")]
+        return [Endpoint("POST", "/play/board", self.board, ("inspect",), "Play")]
 
     async def board(self, request: Request) -> Response:
-        """Answer `/play/board`."""
+        """Set, move and remove points of a small model in memory."""
         body = await read_body(request, self._limits)
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise RequestError(415, "the Content-Type must be application/json")

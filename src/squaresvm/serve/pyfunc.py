@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 import squaresvm
-from squaresvm.serve.failures import RequestError
-from squaresvm.serve.rows import Limits, rows_for, table_of
+from squaresvm.serve.rows import Limits, RequestError, rows_for, table_of
 from squaresvm.serve.view import View
 
 __all__ = ["PyFuncModel"]

@@ -17,25 +17,53 @@ from squaresvm.files import Record
 from squaresvm.readers import Column, Table, TableError
 from squaresvm.readers.preparation import Preparation
 from squaresvm.readers.text import csv_blocks
-from squaresvm.serve.failures import RequestError, first_line
 from squaresvm.typing import FloatArray
 
 __all__ = [
     "Limits",
+    "RequestError",
     "columns_of",
     "csv_request",
+    "first_line",
     "held_ids",
     "json_object",
     "labels_for",
+    "list_in",
     "new_ids",
     "rows_for",
     "table_of",
 ]
 
+#: Characters of a message at most: a request may be quoted in it, whatever its size.
+_LONGEST = 400
 #: For messages: a request has no file.
 _REQUEST = Path("request")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+class RequestError(Exception):
+    """A request that is answered with an error, in one line.
+
+    Parameters
+    ----------
+    status : int
+        HTTP status.
+    message : str
+    retry_after : int, optional
+        Seconds after which it is worth trying again.
+    """
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry_after = status, message, retry_after
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says, in one line of bounded length; a KeyError without its quotes."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    line = " ".join(text.split()) or type(error).__name__
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..."
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,22 @@ changed, and where the process is killed the journal has what was answered.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import time
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import squaresvm
 from squaresvm.estimators.requests import Proposal, Updating
-from squaresvm.evidence.log import Log, now
+from squaresvm.evidence.log import Log
 from squaresvm.files import History, Record, with_columns
 from squaresvm.files.container import checksum
 from squaresvm.models.ownership import REQUESTS
@@ -26,11 +30,12 @@ from squaresvm.pages.report import Report, examine
 from squaresvm.readers import Table
 from squaresvm.readers.preparation import PreparedRows
 from squaresvm.runtime.atomic import locked, remove_leftovers, replacing
-from squaresvm.serve.failures import RequestError, first_line
 from squaresvm.serve.journal import Entry, Journal
 from squaresvm.serve.rows import (
     Limits,
+    RequestError,
     columns_of,
+    first_line,
     held_ids,
     labels_for,
     list_in,
@@ -38,11 +43,13 @@ from squaresvm.serve.rows import (
     rows_for,
     table_of,
 )
-from squaresvm.serve.view import Answer, View
-from squaresvm.typing import FloatArray, IntArray
+from squaresvm.serve.view import Answer, Batcher, View
+from squaresvm.typing import FloatArray
 
 __all__ = ["ServedModel"]
 
+Result = TypeVar("Result")
+_LOG = logging.getLogger("squaresvm.serve")
 #: Characters of an idempotency key at most.
 _LONGEST_KEY = 200
 
@@ -70,9 +77,32 @@ class ServedModel:
         self.fault: str | None = None
         #: Requests that are in the journal and not in the file, and since when the first of them is.
         self.unsaved, self.unsaved_since = 0, 0.0
-        #: All changes of this model happen here.
+        #: All changes of this model happen here, and those who wait for one are so many.
         self.writer = ThreadPoolExecutor(1, thread_name_prefix=f"squaresvm-{name}")
+        self._waiting = 0
+        #: Where predictions are made, which never wait for the writer.
+        self.predictions = Batcher(limits.waiting)
+        #: How often the file was written, and could not be.
+        self.saves: Counter[str] = Counter(written=0, failed=0)
         self._report: tuple[View, Report] | None = None
+
+    async def turn(self, work: Callable[..., Result], *values: Any) -> Result:
+        """Do something in the writer, after what waits there, unless that is too much."""
+        if self._waiting >= self._limits.waiting:
+            raise RequestError(503, "too many requests wait for this model", 1)
+        self._waiting += 1
+        try:
+            try:
+                job = self.writer.submit(work, *values)
+            except RuntimeError:
+                raise RequestError(503, "the server ends, or the model is gone", 5) from None
+            future = asyncio.wrap_future(job)
+            done, _ = await asyncio.wait({future}, timeout=self._limits.seconds)
+            if not done and job.cancel():
+                raise RequestError(503, "the request has waited too long: nothing has changed", 1)
+            return await future  # What has begun is awaited: it is done, or refused.
+        finally:
+            self._waiting -= 1
 
     # Files and the journal -------------------------------------------------------------------------
 
@@ -150,15 +180,8 @@ class ServedModel:
     def snapshot(self) -> bool:
         """Put all acknowledged requests into the model file, then out of the journal. Runs in the writer.
 
-        Returns
-        -------
-        bool
-            Whether there was anything to do.
-
-        Raises
-        ------
-        OSError
-            If the disk is full, for one: file and journal stay as they are.
+        Returns whether there was anything to do. After an OSError (the disk is full, for one) file and
+        journal are as they were.
         """
         if not self.unsaved or self._model is None or self.view is None:
             return False
@@ -183,6 +206,26 @@ class ServedModel:
         self._publish(self.view.number)
         return True
 
+    def save(self) -> bool:
+        """Take a snapshot and return whether all is in the file; what is not stays in the journal.
+
+        Runs in the writer.
+        """
+        try:
+            self.saves["written"] += self.snapshot()
+        except (OSError, ValueError) as error:
+            self.saves["failed"] += 1
+            _LOG.warning("model %s cannot be saved for now: %s", self.name, type(error).__name__)
+            return False
+        return True
+
+    def saved(self) -> View:
+        """Save and return the model: what is said of it stays true, whatever happens. Runs in the writer."""
+        self.check_changeable()
+        if not self.save():
+            raise RequestError(507, "the model cannot be saved for now", 30)
+        return self.ready_view()
+
     def _has_unused_levels(self) -> bool:
         """Return whether columns stand for levels that only forgotten rows had."""
         preparation = Record.of(self._model).preparation
@@ -195,37 +238,23 @@ class ServedModel:
     def change(self, kind: str, request: dict[str, Any], key: str | None, body: bytes) -> tuple[Entry, bool]:
         """Learn or forget rows; when this returns, the request is on disk and in place. Runs in the writer.
 
-        Parameters
-        ----------
-        kind : {'learn', 'forget'}
-        request : dict
-        key : str or None
-            Idempotency key.
-        body : bytes
-            The request as it came.
-
-        Returns
-        -------
-        entry : Entry
-        is_repeated : bool
-            Whether the key was answered before: nothing has changed now.
+        Returns the entry of the journal, and whether it is that of an earlier request with the same key: then
+        nothing has changed now. `body` is the request as it came.
         """
+        asked = kind.encode() + b" " + body
         if key is not None:
             if not key or len(key) > _LONGEST_KEY:
                 raise RequestError(400, f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
-            before = self._journal.answered(self.name, key, kind.encode() + b" " + body)
+            before = self._journal.answered(self.name, key, asked)
             if before is not None:
                 if not before[1]:
                     raise RequestError(422, "this Idempotency-Key was used for another request")
                 return before[0], True
         self.check_changeable()
-        payload: dict[str, Any] = {
-            name: request[name] for name in ("records", "labels", "ids") if name in request
-        }
+        payload = {name: said for name, said in request.items() if name in ("records", "labels", "ids")}
         with REQUESTS:
             change = self._propose(kind, payload)
-            hashed = kind.encode() + b" " + body
-            entry = self._journal.append(self.name, kind, payload, change.receipt, key=key, body=hashed)
+            entry = self._journal.append(self.name, kind, payload, change.receipt, key=key, body=asked)
             change.put_in_place(entry.time)
             self._model = change.model
             self.view = View.of(self._model, entry.number)
@@ -236,9 +265,7 @@ class ServedModel:
 
     def check_changeable(self) -> None:
         """Raise a RequestError unless rows can be learned and forgotten."""
-        if self.fault is not None or self.view is None:
-            raise RequestError(503, f"the model cannot be served: {self.fault or 'it is being loaded'}", 5)
-        if not self.view.can_change:
+        if not self.ready_view().can_change:
             raise RequestError(409, "this model keeps no rows that requests could change: it only predicts")
 
     def _propose(self, kind: str, payload: dict[str, Any]) -> _Change:
@@ -270,7 +297,7 @@ class ServedModel:
         proposal = bare._propose_learn(X, y, None, names)
         if known is not None:
             proposal.estimator.feature_names_in_ = known
-        history = _brought(Record.of(self._model).history, len(records))
+        history = Record.of(self._model).history.brought("learn", len(records))
         return _Change(model, proposal, Record(history, stored))
 
     def _forgetting(self, payload: dict[str, Any]) -> _Change:
@@ -279,8 +306,7 @@ class ServedModel:
         positions = model._state.rows.ids.positions(names)
         proposal = model._propose_forget(names)
         record = Record.of(model)
-        history = _forgot(record.history, positions)
-        return _Change(model, proposal, Record(history, record.preparation))
+        return _Change(model, proposal, Record(record.history.forgot(positions), record.preparation))
 
     # Questions that take longer than a prediction --------------------------------------------------
 
@@ -303,21 +329,6 @@ class ServedModel:
                 raise RequestError(409, first_line(error)) from None
         return self._report
 
-    def chain(self) -> list[dict[str, Any]]:
-        """Return the sealed receipts of the model, oldest first. Runs in the writer, after a save."""
-        self.check_changeable()
-        return [receipt.to_json() for receipt in self._model.receipts_]
-
-    def absence(self, name: Any) -> dict[str, Any]:
-        """Return a proof that no row of an id is held. Runs in the writer, after a save."""
-        self.check_changeable()
-        try:
-            proof = self._model.prove_absence(held_ids(self._model, [name])[0])
-        except ValueError as error:
-            raise RequestError(409, first_line(error)) from None
-        commitment = self._model.receipts_[-1]
-        return {"proof": proof.to_json(), "receipt": commitment.to_json()}
-
     def judged(self, view: View, X: FloatArray) -> tuple[View, Answer, FloatArray]:
         """Return a model, and its labels and calibrated probabilities. Runs in the writer.
 
@@ -329,21 +340,23 @@ class ServedModel:
         return view, view.answer(X), view.estimator.predict_proba(np.asarray(X).view(PreparedRows))
 
     def close(self) -> None:
-        """Let the writer end."""
+        """Let its threads end."""
         self.writer.shutdown(wait=True, cancel_futures=True)
+        self.predictions.close()
 
 
+@dataclass(frozen=True)
 class _Change:
     """What a request leads to, until it is in place."""
 
-    def __init__(self, model: Updating, proposal: Proposal, record: Record) -> None:
-        self.model = model
-        self._proposal, self._record = proposal, record
+    model: Updating
+    proposal: Proposal
+    record: Record
 
     @property
     def receipt(self) -> dict[str, Any]:
         """What the request is answered with, as JSON: counts, and neither rows nor ids."""
-        receipt = self._proposal.receipt
+        receipt = self.proposal.receipt
         assert receipt is not None
         return {
             "rows": int(receipt.rows),
@@ -358,10 +371,10 @@ class _Change:
 
     def put_in_place(self, at: str) -> None:
         """Make the model what the request asks for."""
-        self.model._adopt_proposal(self._proposal)
-        events = self._record.history.events
-        last = replace(events[-1], time=f"{at[:19]}+00:00")
-        replace(self._record, history=History((*events[:-1], last))).attach(self.model)
+        self.model._adopt_proposal(self.proposal)
+        *before, last = self.record.history.events
+        history = History((*before, replace(last, time=f"{at[:19]}+00:00")))
+        replace(self.record, history=history.by_day()).attach(self.model)
 
 
 def _as_answered(log: Log, entry: Entry) -> Log:
@@ -370,25 +383,6 @@ def _as_answered(log: Log, entry: Entry) -> Log:
     said = {name: entry.receipt[name] for name in ("residual", "checked", "sampled", "seconds")}
     again = replace(last, receipt=last.receipt.but(time=entry.time, **said))
     return replace(log, entries=[*before, again])
-
-
-def _brought(history: History, count: int) -> History:
-    """Return the history with rows that were learned: what comes on one day is one line."""
-    events = list(history.events)
-    last = next((at for at in reversed(range(len(events))) if events[at].action != "forget"), None)
-    if last is None or events[last].action != "learn" or events[last].time[:10] != now()[:10]:
-        return history.brought("learn", count)
-    # Rows are held in the order of their arrival, and only requests to forget have come since.
-    event = events.pop(last)
-    return History((*events, replace(event, rows=event.rows + count, left=event.left + count)))
-
-
-def _forgot(history: History, positions: IntArray) -> History:
-    """Return the history without rows that left: what leaves on one day is one line."""
-    *before, last = history.forgot(positions).events
-    same = [event for event in before if event.action == "forget" and event.time[:10] == last.time[:10]]
-    rest = [event for event in before if event not in same]
-    return History((*rest, replace(last, rows=last.rows + sum(event.rows for event in same))))
 
 
 def _signature(path: Path) -> tuple[int, ...] | None:

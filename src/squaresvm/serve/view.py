@@ -1,7 +1,10 @@
-"""A model as it stands at one moment, for everybody who only asks."""
+"""A model as it stands at one moment, for everybody who only asks, and predictions that are made together."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +14,13 @@ from squaresvm.estimators.requests import Updating
 from squaresvm.models.outputs import as_flat, labels_of
 from squaresvm.models.state import State
 from squaresvm.readers.preparation import Preparation, PreparedRows
-from squaresvm.serve.rows import columns_of
+from squaresvm.serve.rows import RequestError, columns_of
 from squaresvm.typing import FloatArray
 
-__all__ = ["Answer", "View"]
+__all__ = ["Answer", "Batcher", "View"]
+
+#: Rows that are predicted at a time, unless one request has more.
+_BATCH_ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,3 +130,85 @@ class View:
             return Answer(np.asarray(self.estimator.predict(X)), None)
         decision = self.estimator._decision(state, X)
         return Answer(labels_of(state, decision), as_flat(decision))
+
+
+class Batcher:
+    """Answers predictions that wait together: one product for all rows in place of one for each request.
+
+    Belongs to one event loop.
+
+    Parameters
+    ----------
+    most : int
+        Requests that may wait.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="squaresvm-predict")
+        self._waiting: deque[tuple[View, FloatArray, asyncio.Future[Answer]]] = deque()
+        self._running: asyncio.Task[None] | None = None
+
+    async def answer(self, view: View, X: FloatArray) -> Answer:
+        """Return what a model says of rows.
+
+        Raises
+        ------
+        RequestError
+            (503) if too many wait already.
+        """
+        if len(self._waiting) >= self._most:
+            raise RequestError(503, "too many predictions wait", 1)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        self._waiting.append((view, X, future))
+        if self._running is None or self._running.done():
+            self._running = loop.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch = self._next_batch()
+            rows = [X for _, X, _ in batch]
+            try:
+                X = rows[0] if len(rows) == 1 else np.concatenate(rows)
+                job = self._pool.submit(batch[0][0].answer, X)
+            except RuntimeError:
+                _hand_out(batch, RequestError(503, "the server ends, or the model is gone", 5))
+                continue
+            try:
+                answer = await asyncio.wrap_future(job)
+            except Exception as error:
+                _hand_out(batch, error)
+            else:
+                _hand_out(batch, answer)
+
+    def _next_batch(self) -> list[tuple[View, FloatArray, asyncio.Future[Answer]]]:
+        """Take the requests at the head that are for the same view of the model."""
+        batch = [self._waiting.popleft()]
+        count = batch[0][1].shape[0]
+        while self._waiting and self._waiting[0][0] is batch[0][0]:
+            count += self._waiting[0][1].shape[0]
+            if count > _BATCH_ROWS:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _hand_out(
+    batch: list[tuple[View, FloatArray, asyncio.Future[Answer]]], found: Answer | Exception
+) -> None:
+    """Give each request of a batch its part; who has gone needs none."""
+    start = 0
+    for _, X, future in batch:
+        stop = start + X.shape[0]
+        if not future.done():
+            if isinstance(found, Answer):
+                future.set_result(found.part(start, stop))
+            else:
+                future.set_exception(found)
+        start = stop
