@@ -196,7 +196,8 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         """Return calibrated probabilities, a column a class.
 
         Calibrated on leave-one-out decision values when first asked for: exact ones for the squared loss,
-        those of a fixed active set for the squared hinge. Probabilities are of the data as they come: rows
+        those of a fixed active set for the squared hinge. For wide sparse rows, on the values of ten folds,
+        each by a warm re-solve without it; ``calibrated_on_`` says which it is. Probabilities are of the data as they come: rows
         count by their sample weights, and class weights move the decision and not the probabilities. So
         without class weights the largest is always that of `predict`; with them it need not be.
 
@@ -210,6 +211,11 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         """
         state, calibration = self._calibrated()
         return calibration.probabilities(self._decision(state, X))
+
+    @property
+    def calibrated_on_(self) -> str:
+        """Which values probabilities are calibrated on."""
+        return str(self._fitted("calibrated_on_").attribute("calibrated_on"))
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithm of `predict_proba`.
@@ -233,7 +239,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
                 state = self._holding("calibrating probabilities anew")
                 if state.known.calibration is None:
                     assert state.classes is not None
-                    values = state.leave_one_out(fixed=True)
+                    values = state.values_to_calibrate_on()
                     codes = np.searchsorted(state.classes, state.rows.y[state.held])
                     weights = state.given_weights[state.held]
                     state.known.calibration = Calibration.fit(values, codes, weights, state.weighs_classes)

@@ -21,10 +21,13 @@ import numpy as np
 from squaresvm.estimators.left_out import probes_of
 from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.judging.evidence import log_evidence
+from squaresvm.kernels import Kernel
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.models.streamed import StreamedState
+from squaresvm.problem.products import is_large
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 
@@ -77,6 +80,10 @@ def _variances(state: State, X: Matrix) -> FloatArray:
     """Return (1) at each row."""
     problem, solution = state.judged
     Z = problem.operator.features
+    if Z is not None and is_large(Z):
+        g, bias = InverseByProducts(Z, problem.costs, problem.bias).reach(X)
+        near = np.asarray((Z @ X.T).toarray(), dtype=np.float64)
+        return Kernel("linear").diagonal(X) - np.einsum("ij,ij->j", near, g) - bias
     if Z is not None:
         sums = Moments.of(Z, problem.costs, problem.targets)
         return MomentsFactor(sums, problem.bias).leverage(X)

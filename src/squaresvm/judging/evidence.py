@@ -7,6 +7,7 @@ import numpy as np
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.linalg.lapack import cholesky_in_place, solve_triangular_in_place
 from squaresvm.problem import Problem
+from squaresvm.problem.products import is_large
 from squaresvm.solution import Solution
 from squaresvm.typing import FloatArray
 
@@ -46,6 +47,11 @@ def _log_volume(problem: Problem) -> float:
     """Return log |H|, and log 1'inv(H)1 where the bias is free."""
     Z, free = problem.operator.features, problem.bias.is_free
     if Z is not None:
+        if is_large(Z):
+            raise ValueError(
+                "log_marginal_likelihood needs the determinant of m x m or n x n numbers, which are not formed "
+                f"for sparse rows of shape {Z.shape}: take fewer rows, or columns"
+            )
         # |H| = |I + Z'CZ| / prod C_i, and the border makes it the Hessian of w and b.
         factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
         return factor.log_determinant() - float(np.log(problem.costs).sum())

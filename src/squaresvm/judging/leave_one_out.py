@@ -7,6 +7,9 @@ For the squared loss, with N the inverse of the bordered matrix of the fit,
 exactly. For the squared hinge, (1) on the active set is exact where the set stays as it is without row i
 (`fixed_set`); it mostly does not, and then only a warm re-solve is exact (`leave_one_out`).
 
+Of wide sparse rows, for which no m x m or n x n numbers are formed, N_ii comes by conjugate gradients, with a
+bound on how far it may be off: see `InverseByProducts`.
+
 Where the last row of a class leaves, the others are of one class. That is a problem like any other where the
 bias is penalised or absent. With a free bias its optimum is w = 0 and any b with y b >= 1, all of objective
 zero; the value is the label of the others, b = y: the limit of the optima with a penalised bias as A goes to
@@ -22,15 +25,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.judging.left_out import column_starts, left_out
 from squaresvm.operators import ProximalOperator
 from squaresvm.problem import Loss, Problem
+from squaresvm.problem.products import is_large
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Solution
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Cost", "fixed_set", "leave_one_out", "leave_one_out_at_cost"]
+
+#: Share of tol to which N_ii is known of rows that have no factor, and for values that are approximate anyway.
+_SHARE, _ROUGHLY = 0.1, 1e-6
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,8 @@ def leave_one_out_at_cost(problem: Problem, solution: Solution, tol: float) -> t
     solution : Solution
         Its optimum.
     tol : float
-        Bound on the residual of the re-solves that the squared hinge needs.
+        Bound on the residual of the re-solves that the squared hinge needs; where there is no factor, a tenth
+        of it on what y - f may be off, relative to itself.
 
     Returns
     -------
@@ -77,18 +86,18 @@ def leave_one_out_at_cost(problem: Problem, solution: Solution, tol: float) -> t
         raise ValueError("leaving one row out needs at least two rows of positive weight")
     begin, steps = time.perf_counter(), list[int]()
     if problem.loss == Loss.SQUARED:
-        values = _squared(problem, solution)
+        values = _squared(problem, solution, _SHARE * tol)
     else:
         values = _by_column(problem, solution, lambda column, start: _resolved(column, start, tol, steps))
     return values, Cost(len(steps), sum(steps), time.perf_counter() - begin)
 
 
-def _squared(problem: Problem, solution: Solution) -> FloatArray:
+def _squared(problem: Problem, solution: Solution, accuracy: float) -> FloatArray:
     """Return the values for the squared loss, by (1)."""
     if isinstance(problem.operator, ProximalOperator):
         return _without_landmark(problem, solution)
     beta = problem.multipliers(solution)
-    return problem.targets - beta / _diag_inverse(problem, solution)[:, None]
+    return problem.targets - beta / _diag_inverse(problem, solution, accuracy)[:, None]
 
 
 def fixed_set(problem: Problem, solution: Solution) -> FloatArray:
@@ -115,13 +124,15 @@ def _by_column(
     return np.column_stack([values(problem.column(j), start) for j, start in enumerate(starts)])
 
 
-def _diag_inverse(problem: Problem, solution: Solution) -> FloatArray:
+def _diag_inverse(problem: Problem, solution: Solution, accuracy: float) -> FloatArray:
     """Return the diagonal of N, rows only."""
     Z, factor = problem.operator.features, solution.factor
     if Z is None:
         if not isinstance(factor, CholeskyFactor) or not factor.is_current:
             factor = _factor(problem)
         return factor.diag_inverse()
+    if is_large(Z):
+        return InverseByProducts(Z, problem.costs, problem.bias).diagonal(accuracy)
     if not isinstance(factor, MomentsFactor):
         factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
     return problem.costs * (1.0 - problem.costs * factor.leverage(Z))
@@ -167,6 +178,8 @@ def _set_diag_inverse(problem: Problem, active: BoolArray) -> FloatArray:
         system.solve(active, 0.0)
         return system.diag_inverse()
     costs = problem.costs[active]
+    if is_large(Z):
+        return InverseByProducts(Z[active], costs, problem.bias).diagonal(_ROUGHLY)
     factor = MomentsFactor(Moments.of(Z[active], costs, problem.targets[active]), problem.bias)
     return costs * (1.0 - costs * factor.leverage(Z[active]))
 

@@ -8,23 +8,27 @@ of the fit. For the squared loss
 
 exactly, so the diagonal blocks of N serve all folds of a partition. A linear model in w has its rest from
 sums, or by (1) with N_FF = C_F - C_F Z_F inv(Hessian) Z_F' C_F where few rows leave. The squared hinge goes
-on, fold by fold, from the active set of all rows.
+on, fold by fold, from the active set of all rows, and so does either loss of wide sparse rows from w.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.linalg.blas import times
 from squaresvm.linalg.lapack import solve_definite
 from squaresvm.operators import LinearOperator, ProximalOperator
 from squaresvm.problem import Loss, Problem
+from squaresvm.problem.products import is_large
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import resolve_without
+from squaresvm.solvers.base import Solver
+from squaresvm.solvers.choose_linear import single_updates, updates_win
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -72,12 +76,14 @@ def left_out(problem: Problem, solution: Solution, tol: float, steps: list[int] 
     linear = problem.operator.features is not None
     if problem.loss == Loss.SQUARED_HINGE:
         taken = [] if steps is None else steps
-        make = _LinearHinge if linear else _Hinge
+        make: type[_LinearResolved | _Hinge] = _LinearResolved if linear else _Hinge
         columns = [
             make(problem.column(index), start, tol, taken)
             for index, start in enumerate(column_starts(problem, solution))
         ]
         return _Columns(columns)
+    if linear and is_large(problem.operator.features):
+        return _LinearResolved(problem, solution, tol, [] if steps is None else steps)
     if linear:
         return _LinearSquares(problem, solution)
     if isinstance(problem.operator, ProximalOperator):
@@ -118,6 +124,8 @@ def reach(problem: Problem, solution: Solution, probes: Matrix) -> FloatArray:
     if Z is None:
         current = CholeskyFactor.current(factor, problem.operator, problem.ridge, problem.bias)
         return current.bordered(np.asarray(probes, dtype=np.float64).T, ones)[0]
+    if is_large(Z):
+        return InverseByProducts(Z, problem.costs, problem.bias).reach(probes)[0]
     if not isinstance(factor, MomentsFactor):
         factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
     w, b = factor.step(_dense(probes).T, ones)
@@ -296,22 +304,25 @@ class _Hinge:
         return values
 
 
-class _LinearHinge:
-    """One column of the squared hinge in w: Newton steps from the model of all rows."""
+class _LinearResolved:
+    """A linear model in w that goes on, without the rows, from the model of all: each time a warm re-solve.
+
+    Of the squared hinge, one column of targets: rows without a multiplier change nothing when they leave.
+    """
 
     def __init__(self, problem: Problem, start: Solution, tol: float, steps: list[int]) -> None:
-        assert start.beta is not None
         assert problem.operator.features is not None
         self._problem, self._tol, self._steps = problem, tol, steps
-        self._Z = problem.operator.features
-        self._active = start.beta[:, 0] != 0.0
+        self._Z, self._beta = problem.operator.features, problem.multipliers(start)
+        self._active = self._beta.any(axis=1)
         self._last: tuple[IntArray, Solution] | None = None
-        w = times(self._Z.T, start.beta) if start.primal is None else start.primal
+        w = times(self._Z.T, self._beta) if start.primal is None else start.primal
         self._start = Solution(primal=w, bias=start.bias)
 
     def _without(self, rows: IntArray) -> Solution:
         if not self._active[rows].any():
             return self._start
+        # Whoever asks for values here and elsewhere asks twice.
         if self._last is None or not np.array_equal(self._last[0], rows):
             self._last = rows, self._solved(rows)
         return self._last[1]
@@ -321,7 +332,11 @@ class _LinearHinge:
         rest[rows] = False
         Z, costs = self._Z[rest], problem.costs[rest]
         others = Problem(LinearOperator(Z), problem.targets[rest], costs, problem.loss, problem.bias)
-        solved = Newton().solve(others, tol=self._tol, max_iter=None, start=self._start)
+        solver: Solver = Newton()
+        start = self._start
+        if updates_win(others, Z):
+            solver, start = single_updates(others), Solution(beta=self._beta[rest], bias=self._start.bias)
+        solved = solver.solve(others, tol=self._tol, max_iter=None, start=start)
         self._steps.append(solved.n_iter)
         if solved.primal is not None:
             return solved
@@ -346,7 +361,7 @@ class _LinearHinge:
 class _Columns:
     """Columns of targets that are solved one by one, side by side."""
 
-    def __init__(self, columns: list[_Hinge] | list[_LinearHinge] | list[_Hinge | _LinearHinge]) -> None:
+    def __init__(self, columns: Sequence[LeftOut]) -> None:
         self._columns = columns
 
     def values(self, rows: IntArray) -> FloatArray:

@@ -24,6 +24,7 @@ from squaresvm.models.ownership import Claim, SupersededError
 from squaresvm.models.problems import make_problem
 from squaresvm.operators import DenseOperator, LinearOperator, Operator, StoredOperator
 from squaresvm.problem import Loss, Problem
+from squaresvm.problem.products import is_large
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.equalities import EqualitySystem
@@ -33,6 +34,8 @@ __all__ = ["State"]
 
 #: Bytes of w beyond which sparse rows with fewer entries than columns predict without it.
 _LARGE_W = 2**26
+#: Folds that probabilities of wide sparse rows are calibrated on, and residual that is good enough for that.
+_FOLDS, _ROUGHLY = 10, 1e-4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -248,6 +251,33 @@ class State(Model):
             known.left_out.flags.writeable = False
         return known.left_out
 
+    @property
+    def calibrated_on(self) -> str:
+        """Which values probabilities are calibrated on."""
+        Z = self.problem.operator.features
+        if Z is not None and is_large(Z):
+            return f"values of {_FOLDS} folds, each by a warm re-solve without it"
+        return "leave-one-out values" + ("" if self._is_squared else " with the active set held fixed")
+
+    @property
+    def _is_squared(self) -> bool:
+        return self.settings.loss == Loss.SQUARED
+
+    def values_to_calibrate_on(self) -> FloatArray:
+        """Return f at each row of positive weight, of a model without it, of shape (m, k)."""
+        Z = self.problem.operator.features
+        if Z is None or not is_large(Z):
+            return self.leave_one_out(fixed=True)
+        labels = self.rows.y[self.held]
+        order, fold = np.argsort(labels, kind="stable"), np.empty(labels.size, dtype=np.intp)
+        fold[order] = np.arange(labels.size) % _FOLDS  # Each has its share of each class.
+        without = left_out(*self.judged, max(self.settings.tol, _ROUGHLY))
+        values = np.empty_like(self.problem.targets, dtype=np.float64)
+        for number in range(_FOLDS):
+            rows = np.flatnonzero(fold == number)
+            values[rows] = without.values(rows)
+        return values
+
     def without_folds(self, folds: Sequence[IntArray]) -> FloatArray:
         """Return f at each row of positive weight, of the model without its fold, of shape (m, k).
 
@@ -256,7 +286,7 @@ class State(Model):
         folds : sequence of ndarrays
             Positions among the rows of positive weight: each in one fold; some folds may have none.
         """
-        if max(rows.size for rows in folds) < 2 and self.settings.loss == Loss.SQUARED:
+        if max(rows.size for rows in folds) < 2 and self._is_squared:
             return self.leave_one_out()
         begin, steps = time.perf_counter(), list[int]()
         values, without = np.empty_like(self.problem.targets), self.left_out(steps)
@@ -277,11 +307,12 @@ class State(Model):
     def judged(self) -> tuple[Problem, Solution]:
         """Problem and solution for questions about rows left out.
 
-        Of wide rows that a linear model holds without a kernel matrix it has one: the smaller system.
+        Of wide rows that a linear model holds without a kernel matrix it has one, the smaller system, unless
+        that would be far larger than the rows.
         """
         problem = self.problem
         Z = problem.operator.features
-        if Z is None or Z.shape[1] < Z.shape[0]:
+        if Z is None or Z.shape[1] < Z.shape[0] or is_large(Z):
             return problem, self.current_solution
         return self._by_kernel
 

@@ -88,6 +88,8 @@ class StreamedState(Model):
 
     def attribute(self, name: str) -> Any:
         """Raise an AttributeError: what belongs to rows is not there."""
+        if name == "calibrated_on":
+            return "approximate leave-one-out values of a sample of the rows"
         what = {"support": "support vectors", "dual_coef": "dual coefficients", "rows": "ids_"}
         raise AttributeError(
             f"a model fitted from a stream keeps no rows, and so has no {what.get(name, name)}"

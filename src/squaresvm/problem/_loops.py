@@ -308,6 +308,30 @@ def multiply_sparse(
 
 
 @compiled(fastmath=_FAST)
+def gather_columns(
+    data: FloatArray, indices: IntArray, indptr: IntArray, V: FloatArray, out: FloatArray
+) -> None:
+    """Add Z'V to `out`, for a CSR matrix Z and some columns V."""
+    for i in range(V.shape[0]):
+        for place in range(indptr[i], indptr[i + 1]):
+            value, j = data[place], indices[place]
+            for c in range(V.shape[1]):
+                out[j, c] += value * V[i, c]
+
+
+@compiled(fastmath=_FAST)
+def spread_columns(
+    data: FloatArray, indices: IntArray, indptr: IntArray, W: FloatArray, out: FloatArray
+) -> None:
+    """Add Z W to `out`, for a CSR matrix Z and some columns W."""
+    for i in range(out.shape[0]):
+        for place in range(indptr[i], indptr[i + 1]):
+            value, j = data[place], indices[place]
+            for c in range(W.shape[1]):
+                out[i, c] += value * W[j, c]
+
+
+@compiled(fastmath=_FAST)
 def outline_rows(
     Z: FloatArray, rows: IntArray, costs: FloatArray, column: FloatArray, squares: FloatArray
 ) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "Outlining",
     "Product",
     "Sides",
+    "is_large",
     "is_wide",
     "squared",
 ]
@@ -37,6 +38,8 @@ __all__ = [
 #: Features from which on products with the Hessian are faster than the Hessian, measured on dense and sparse
 #: rows; its memory grows with their square.
 WIDE = 1000
+#: Numbers in the smaller of m x m and n x n from which on neither is formed, where sparse rows hold fewer.
+_LARGE = 16_000_000
 #: Numbers in a block of sparse rows from which on compiled loops are used.
 _MANY_NUMBERS = 100_000
 
@@ -44,6 +47,11 @@ _MANY_NUMBERS = 100_000
 def is_wide(n_features: int) -> bool:
     """Return whether there are so many features that the Hessian is better not formed."""
     return n_features > WIDE
+
+
+def is_large(Z: Matrix) -> bool:
+    """Whether sparse rows are so many and so wide that no m x m or n x n numbers are formed for them."""
+    return sp.issparse(Z) and min(Z.shape) ** 2 > max(_LARGE, Z.nnz)
 
 
 @dataclass(frozen=True, eq=False)

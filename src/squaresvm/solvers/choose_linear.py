@@ -18,7 +18,15 @@ from squaresvm.solvers.sesqui_smo import SesquiSmo
 from squaresvm.solvers.two_smo import TwoSmo
 from squaresvm.typing import Matrix
 
-__all__ = ["choose_for_source", "fits", "for_features", "largest", "single_updates", "wants_features"]
+__all__ = [
+    "choose_for_source",
+    "fits",
+    "for_features",
+    "largest",
+    "single_updates",
+    "updates_win",
+    "wants_features",
+]
 
 #: Share of the free memory that a kernel matrix may take before 'auto' computes its rows on demand.
 _MEMORY_SHARE = 0.7
@@ -146,7 +154,7 @@ def for_features(problem: Problem, features: Matrix) -> tuple[Solver, str]:
                 "cost of the entries of one row each"
             )
         return Newton(), f"{size}: Newton steps in w need few passes over the rows"
-    if _row_updates_win(problem, features):
+    if updates_win(problem, features):
         return single_updates(problem), (
             f"{size}: updates of single multipliers that carry w cost the entries of one row, and need "
             "neither a kernel matrix nor one of columns by columns"
@@ -182,7 +190,7 @@ def _few_sweeps(problem: Problem, features: Matrix) -> bool:
     return few and _entries(features) >= _SPARSE_NUMBERS and is_compiled() and largest(problem) <= _VERY_EASY
 
 
-def _row_updates_win(problem: Problem, features: Matrix) -> bool:
+def updates_win(problem: Problem, features: Matrix) -> bool:
     """Return whether single updates that carry w are taken on wide rows.
 
     Measured on sparse rows; for dense ones above 4,000 rows it is an estimate.
