@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from squaresvm import LSSVC, LSSVR, LagrangianSVC, RelaxedLSSVC, RLSSVC
+from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, RelaxedLSSVC
 from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.judging.calibration import Calibration
 from support import problems

@@ -197,9 +197,10 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
 
         Calibrated on leave-one-out decision values when first asked for: exact ones for the squared loss,
         those of a fixed active set for the squared hinge. For wide sparse rows, on the values of ten folds,
-        each by a warm re-solve without it; ``calibrated_on_`` says which it is. Probabilities are of the data as they come: rows
-        count by their sample weights, and class weights move the decision and not the probabilities. So
-        without class weights the largest is always that of `predict`; with them it need not be.
+        each by a warm re-solve without it; ``calibrated_on_`` says which it is. Probabilities are of the data
+        as they come: rows count by their sample weights, and class weights move the decision and not the
+        probabilities. So without class weights the largest is always that of `predict`; with them it need not
+        be.
 
         Parameters
         ----------

@@ -49,8 +49,8 @@ def _log_volume(problem: Problem) -> float:
     if Z is not None:
         if is_large(Z):
             raise ValueError(
-                "log_marginal_likelihood needs the determinant of m x m or n x n numbers, which are not formed "
-                f"for sparse rows of shape {Z.shape}: take fewer rows, or columns"
+                "log_marginal_likelihood needs the determinant of m x m or n x n numbers, which are not "
+                f"formed for sparse rows of shape {Z.shape}: take fewer rows, or columns"
             )
         # |H| = |I + Z'CZ| / prod C_i, and the border makes it the Hessian of w and b.
         factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)

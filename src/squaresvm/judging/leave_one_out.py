@@ -37,7 +37,7 @@ from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Cost", "fixed_set", "leave_one_out", "leave_one_out_at_cost"]
 
-#: Share of tol to which N_ii is known of rows that have no factor, and for values that are approximate anyway.
+#: Share of tol to which N_ii is known of rows that have no factor, and for values not exact anyway.
 _SHARE, _ROUGHLY = 0.1, 1e-6
 
 

@@ -31,7 +31,7 @@ from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose_linear import single_updates, updates_win
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["LeftOut", "column_starts", "left_out", "reach"]
 
@@ -314,7 +314,7 @@ class _LinearResolved:
         assert problem.operator.features is not None
         self._problem, self._tol, self._steps = problem, tol, steps
         self._Z, self._beta = problem.operator.features, problem.multipliers(start)
-        self._active = self._beta.any(axis=1)
+        self._active: BoolArray = np.any(self._beta != 0.0, axis=1)
         self._last: tuple[IntArray, Solution] | None = None
         w = times(self._Z.T, self._beta) if start.primal is None else start.primal
         self._start = Solution(primal=w, bias=start.bias)
