@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from squaresvm.evidence.absence import AbsenceProof, check_absence
     from squaresvm.evidence.receipt import Receipt, check_chain
     from squaresvm.features import Nystrom
-    from squaresvm.files import load, save
+    from squaresvm.files import forget, learn, load, save
     from squaresvm.judging.robust import Robust
     from squaresvm.meta.one_vs_one import OneVsOne
     from squaresvm.meta.pruning import prune
@@ -47,6 +47,8 @@ __all__ = [
     "__version__",
     "check_absence",
     "check_chain",
+    "forget",
+    "learn",
     "load",
     "locked",
     "prune",
@@ -60,7 +62,7 @@ __all__ = [
 _MODULES = {
     "estimators": ("LSSVC", "LSSVR", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"),
     "features": ("Nystrom",),
-    "files": ("load", "save"),
+    "files": ("forget", "learn", "load", "save"),
     "evidence.absence": ("AbsenceProof", "check_absence"),
     "evidence.receipt": ("Receipt", "check_chain"),
     "judging.robust": ("Robust",),

@@ -73,6 +73,8 @@ def _column_names(model: Any) -> list[str]:
     preparation = Record.of(model).preparation
     if preparation is not None:
         return preparation.feature_names
+    if model._front is not None:
+        return model._front.output_names()
     return [str(name) for name in getattr(model, "feature_names_in_", [])]
 
 

@@ -17,11 +17,13 @@ from squaresvm.cli.console import BadInputError, counted, naming
 from squaresvm.cli.options import TableOptions
 from squaresvm.estimators.requests import Updating
 from squaresvm.files import Record, with_columns
+from squaresvm.files.pipelines import Front
 from squaresvm.models.streamed import StreamedState
 from squaresvm.readers import Column, SparseRows, Table, TableError, read
 from squaresvm.readers.notation import PLAIN, AmbiguousError, guess_number
 from squaresvm.readers.plan import ColumnPlan, Wishes, label_question
 from squaresvm.readers.preparation import Preparation
+from squaresvm.runtime.extras import install_line
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "open_model",
     "query_rows",
     "rows_to_check",
+    "save_model",
     "training_rows",
 ]
 
@@ -61,7 +64,7 @@ def as_integer(text: str) -> int | None:
 def open_model(path: Path, *, needs_rows: bool = True) -> Any:
     """Return the model of a file; a BadInputError where it is of a kind that only Python can use."""
     with naming(path):
-        model = squaresvm.load(path)
+        model = Front.of(squaresvm.load(path))[1]
     if not isinstance(model, Updating):
         raise BadInputError(f"{path}: holds a {type(model).__name__}: use it from Python")
     if needs_rows and isinstance(model._state, StreamedState):
@@ -70,6 +73,11 @@ def open_model(path: Path, *, needs_rows: bool = True) -> Any:
             "is done from Python"
         )
     return model
+
+
+def save_model(model: Any, path: Path, *, factor: bool) -> None:
+    """Save a model that `open_model` has opened, with the steps before it where it came from a pipeline."""
+    squaresvm.save(model if model._front is None else model._front.around(model), path, factor=factor)
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,10 @@ def new_rows(
     path: Path, model: Any, *, encoding: str | None = None, skip_unlabelled: bool = False
 ) -> tuple[Any, Data]:
     """Return the rows of a file for a model to learn, and the model with the columns that they bring."""
+    if model._front is not None:
+        raise BadInputError(
+            f"{path}: the model is a pipeline from Python, and so must its rows be: squaresvm.learn(pipeline, ...)"
+        )
     table = _read_for(path, model, encoding)
     preparation = _preparation_for(table, model)
     regression = not hasattr(model, "classes_")
@@ -177,6 +189,8 @@ def new_rows(
 def query_rows(path: Path, model: Any, *, encoding: str | None = None) -> Queries:
     """Return the rows of a file for a model to predict, the model as wide as they are, and notes."""
     table = _read_for(path, model, encoding)
+    if model._front is not None:
+        return Queries(model, _piped(table, model), table)
     preparation = _preparation_for(table, model)
     if isinstance(table, SparseRows):
         X = _without_gaps(table.X, model.n_features_in_)
@@ -197,8 +211,12 @@ def labelled_rows(
 ) -> tuple[Queries, np.ndarray[Any, Any]]:
     """Return the rows of a file with their labels, to judge a model by; rows left out are noted."""
     table = _read_for(path, model, encoding)
-    preparation = _preparation_for(table, model)
     regression = not hasattr(model, "classes_")
+    if model._front is not None and isinstance(table, Table):
+        name, notes = label or _last_column(table, model), list[str]()
+        table = _without(table, table.column(name, "label column").missing, "without a label", notes)
+        return Queries(model, _piped(table, model), table, notes), _labels_for(table, name, model)
+    preparation = _preparation_for(table, model)
     if isinstance(table, SparseRows):
         found = query_rows(path, model, encoding=encoding)
         return found, table.y.astype(np.float64) if regression else _like_classes(table.y, model, path)
@@ -243,6 +261,55 @@ def ids_of(table: Table | SparseRows, model: Any) -> list[str]:
     return [str(line) for line in table.lines]
 
 
+def _last_column(table: Table, model: Any) -> str:
+    """Return the column that a pipeline does not read: that of the labels."""
+    read = model._front.feature_names or ()
+    rest = [name for name in table.columns if name not in read]
+    if "label" in rest:
+        return "label"
+    if len(rest) != 1:
+        raise BadInputError(f"{table.path}: say by --label which column has the labels")
+    return rest[0]
+
+
+def _piped(table: Table | SparseRows, model: Any) -> Matrix:
+    """Return what the steps before a model make of the rows of a file."""
+    front = model._front
+    if isinstance(table, SparseRows):
+        X: Any = table.X
+    elif front.feature_names is None:
+        raise BadInputError(f"{table.path}: is a table, and the pipeline was fitted on rows without names")
+    else:
+        X = _frame(table, front.feature_names)
+    try:
+        return front.transform(X)
+    except ValueError as error:
+        raise BadInputError(f"{table.path}: the pipeline of the model refuses it: {error}") from None
+
+
+def _frame(table: Table, names: Sequence[str]) -> Any:
+    """Return columns of a table as a data frame: numbers where all cells are, else text."""
+    try:
+        import pandas
+    except ImportError:
+        raise BadInputError(
+            f"{table.path}: tables reach a pipeline as data frames of pandas: {install_line('pipelines')}"
+        ) from None
+    cells = {}
+    for name in names:
+        column = table.column(name)
+        numbers = column.numbers()
+        texts = np.where(column.missing, None, np.array(column.texts(), dtype=object))
+        cells[name] = texts if numbers is None else np.where(column.missing, np.nan, numbers)
+    return pandas.DataFrame(cells)
+
+
+def _labels_for(table: Table, name: str, model: Any) -> np.ndarray[Any, Any]:
+    if not hasattr(model, "classes_"):
+        return _values(table, name)
+    return _labels(table, name, model.classes_.dtype.kind)
+
+
 def _read_for(path: Path, model: Any, encoding: str | None) -> Table | SparseRows:
     """Return the rows of a file that is like the one the model was trained on."""
     preparation = Record.of(model).preparation
@@ -252,6 +319,9 @@ def _read_for(path: Path, model: Any, encoding: str | None) -> Table | SparseRow
 
 def rows_to_check(path: Path, model: Any, label: str | None) -> Any:
     """Return the rows of a file to verify a model by: prepared as for its training, or the file itself."""
+    front, last = Front.of(model)
+    if front is not None and not isinstance(last._state, StreamedState):
+        raise BadInputError(f"{path}: the rows of a pipeline are compared from Python: squaresvm.verify")
     if not isinstance(model, Updating) or Record.of(model).preparation is None:
         return path
     if label is not None:

@@ -137,6 +137,9 @@ def _what(model: Any) -> list[tuple[str, str]]:
         ("rows", f"{model.ids_.size}, of which {model.support_.size} are support vectors"),
         ("columns", _columns(model)),
     ]
+    if model._front is not None:
+        steps = ", ".join(f"{path} ({type(step).__name__})" for path, step in model._front.leaves())
+        found.append(("pipeline", steps or "no steps before the model"))
     if state.classes is not None:
         counts = [int(np.sum(state.rows.y == label)) for label in state.classes]
         shown = [f"{label} ({count})" for label, count in zip(state.classes.tolist(), counts, strict=True)]

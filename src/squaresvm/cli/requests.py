@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import squaresvm
 from squaresvm.cli.console import (
     AsJson,
     BadInputError,
@@ -23,7 +22,7 @@ from squaresvm.cli.console import (
     counted,
     printable,
 )
-from squaresvm.cli.inputs import ModelPath, as_integer, ids_of, new_rows, open_model, query_rows
+from squaresvm.cli.inputs import ModelPath, as_integer, ids_of, new_rows, open_model, query_rows, save_model
 from squaresvm.cli.options import Encoding, SkipUnlabelled
 from squaresvm.cli.places import Force, check_result_place, is_standard_output
 from squaresvm.cli.train import DATA_HELP
@@ -185,7 +184,7 @@ def learn(
         history = record.history.brought("learn", int(rows.y.size))
         Record(history, rows.preparation).attach(model)
         with printer.writing(model_path):
-            squaresvm.save(model, model_path, factor=factor)
+            save_model(model, model_path, factor=factor)
     certificate = model.certificate_
     held = int(model.ids_.size)
     printer.say(f"Learned {counted(rows.y.size, 'row')} in {duration(seconds)}, {held} are held.")
@@ -235,6 +234,8 @@ def forget(
         try:
             positions = model._state.rows.ids.positions(names)
             with printer.working(f"Forgetting {positions.size} rows"):
+                if model._front is not None:
+                    model._front.check_forgets(model, names)
                 receipt = model.forget(names, verify=verify)
         except KeyError as error:
             raise BadInputError(f"{model_path}: {error.args[0]}") from None
@@ -243,14 +244,18 @@ def forget(
         Record(record.history.forgot(positions), record.preparation).attach(model)
         for note in _stale(record.preparation, model):
             printer.note(note)
-        if record.preparation is None:
+        if record.preparation is None and model._front is None:
             model = _without_empty_end(model)
         with printer.writing(model_path):
-            squaresvm.save(model, model_path, factor=factor)
+            save_model(model, model_path, factor=factor)
     certificate = model.certificate_
+    kept = () if model._front is None else tuple(model._front.kept_of_rows())
+    receipt = receipt.but(kept=(*receipt.kept, *kept))
     printer.say(f"{str(receipt)[0].upper()}{str(receipt)[1:]}.")
     if receipt.classes_gone:
         printer.say(f"Classes that are gone with them: {', '.join(map(str, receipt.classes_gone))}.")
+    for line in kept:
+        printer.say(f"Kept: {line}.")
     printer.say(f"Certificate: {certificate_line(model)}.")
     printer.result({"model": str(model_path), **asdict(receipt), "certificate": certificate_facts(model)})
     printer.end(certificate)

@@ -11,6 +11,7 @@ import typer
 import squaresvm
 from squaresvm.cli.console import FALSE, AsJson, BadInputError, Printer, naming
 from squaresvm.cli.inputs import ModelPath, as_integer, rows_to_check
+from squaresvm.files.pipelines import Front
 
 __all__ = ["receipts", "verify"]
 
@@ -88,7 +89,7 @@ def verify(
 def _id(model: Any, text: str) -> Any:
     """Return the id that a text stands for, where ids are numbers."""
     number = as_integer(text)
-    names = getattr(model, "ids_", None)
+    names = getattr(Front.of(model)[1], "ids_", None)
     return text if number is None or names is None or names.dtype.kind not in "iu" else number
 
 
@@ -101,7 +102,7 @@ def receipts(model_path: ModelPath) -> None:
     """
     printer = Printer(as_json=False)
     with naming(model_path):
-        model = squaresvm.load(model_path)
+        model = Front.of(squaresvm.load(model_path))[1]
     if not hasattr(model, "receipts_"):
         raise BadInputError(f"{model_path}: a {type(model).__name__} has no receipts")
     for receipt in model.receipts_:

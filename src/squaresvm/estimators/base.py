@@ -62,6 +62,9 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     _proximal: ClassVar[bool] = False
     #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
+    #: The steps before the model in a pipeline, of which receipts say what they keep of rows:
+    #: a :class:`squaresvm.files.pipelines.Front`.
+    _front: Any = None
     #: The receipts of the model; None where it came from elsewhere without any.
     _log: Log | None = None
     #: Who is told how a fit goes, while it does.
@@ -138,6 +141,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         trial = self._copy()
         trial._tasks = FitTasks.of(self, X, y, sample_weight)
         trial._check_parameters()
+        trial._front = None
         trial._record = None  # What came with a file belongs to the rows of that file.
         rows = trial._check_rows(X, y, sample_weight, ids)
         settings, operator = trial._settings(rows), None
@@ -163,7 +167,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         trial = self._copy()
         trial._tasks = FitTasks.of(self, source, None, None)
         trial._check_parameters()
-        trial._record = None
+        trial._front = trial._record = None
         tasks = trial._tasks
         begins = None if tasks is None else (lambda: tasks.next("pass"))
         trial._state = fit_source(source, trial._settings, is_classifier(self), checkpoint, begins)
@@ -290,7 +294,9 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     def _kept_of_rows(self) -> list[str]:
         """Return, in words, what the model has of rows that may have left, beside the numbers of its fit."""
         preparation = getattr(self._record, "preparation", None)
-        return [] if preparation is None else preparation.kept_of_rows()
+        return [
+            line for part in (preparation, self._front) if part is not None for line in part.kept_of_rows()
+        ]
 
     def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float] | None:
         return None

@@ -36,6 +36,9 @@ name                           what
 ``window``                     null, or the ``size`` of a `Window`; its ``times`` are an array. With a
                                ``half_life``, ``now`` and the array ``moments``: when rows came
 ``preparation``                null, or how the command line made rows from columns of a table
+``pipeline``                   null, or of the steps before the model in a pipeline ``nystrom``, null or the
+                               header of the step of that kind. The array ``pipeline`` is the description
+                               of the others by skops: see `squaresvm.files.pipelines`
 ``history``                    [action, time, rows, rows left] of each request
 ``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model
 =============================  =============================================================
@@ -92,6 +95,7 @@ from squaresvm.evidence.log import Log
 from squaresvm.files import container
 from squaresvm.files.container import ModelFileError
 from squaresvm.files.kinds import check_kind, decode_kind, encode_kind, rows_held
+from squaresvm.files.pipelines import Front, decode_front, encode_front, forget, learn, remember
 from squaresvm.files.record import Event, History, Record
 from squaresvm.files.values import floats_of, number
 from squaresvm.meta.decay import Decay, check_decay
@@ -104,7 +108,7 @@ from squaresvm.runtime.arguments import check_positive
 from squaresvm.runtime.atomic import locked
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Event", "History", "ModelFileError", "Record", "load", "save"]
+__all__ = ["Event", "History", "ModelFileError", "Record", "forget", "learn", "load", "save"]
 
 
 def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, overwrite: bool = False) -> None:
@@ -115,9 +119,11 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
 
     Parameters
     ----------
-    model : estimator, OneVsOne, Window or Nystrom
+    model : estimator, OneVsOne, Window, Nystrom, or Pipeline of scikit-learn that ends in one
         Fitted, from rows or from a stream. Its kernel must have a name or be precomputed; ids must be numbers
-        or strings. The landmarks of a `Nystrom` are rows of its fit: its `forget` drops them.
+        or strings. The landmarks of a `Nystrom` are rows of its fit: its `forget` drops them. The steps of a
+        pipeline may be the usual transformers of scikit-learn and containers of them, without functions;
+        they are described by skops (extra ``pipelines``), and its ``memory`` is not saved.
     path : path-like
     factor : bool, default=False
         Whether to store the Cholesky factor of kernel models with squared loss: m^2 / 2 numbers more, and the
@@ -156,6 +162,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
     >>> again.forget([3, 17]).remaining
     148
     """
+    front, model = Front.of(model)
     inner, window, times = model, None, {}
     if isinstance(model, Window):
         check_is_fitted(model)
@@ -166,6 +173,11 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
             times |= {"moments": model._decay.moments}
     check_kind(inner)
     check_is_fitted(inner)
+    before: dict[str, Any] | None = None
+    if front is not None:
+        before, parts = encode_front(front)
+        times |= parts
+        remember(front, model)
     record, receipts = Record.of(model), _receipts(inner)
     if record.preparation is not None:
         inner, record = _pruned(inner, record.preparation, record.history)
@@ -176,6 +188,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
         "preparation": None if record.preparation is None else record.preparation.to_json(),
         "history": record.history.of(rows_held(inner)).to_json(),
         "receipts": receipts,
+        "pipeline": before,
     }
     with locked(path):
         if not overwrite:
@@ -214,7 +227,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    estimator, OneVsOne, Window or Nystrom
+    estimator, OneVsOne, Window, Nystrom or Pipeline
         As it was saved: it predicts the same values in every bit, and learns and forgets.
 
     Raises
@@ -234,12 +247,16 @@ def load(path: str | os.PathLike[str]) -> Any:
             raise ValueError("its history does not account for its rows")
         _take_receipts(header, model)
         held = _windowed(header, arrays, model)
+        front = decode_front(header, arrays)
     except KeyError as error:
         raise ModelFileError(f"{path}: does not describe a model: {error} is missing") from None
     except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise ModelFileError(f"{path}: does not describe a model: {_one_line(error)}") from None
     record.attach(held)
-    return held
+    if front is None:
+        return held
+    remember(front, held)
+    return front.around(held)
 
 
 def _receipts(inner: Any) -> dict[str, Any] | None:

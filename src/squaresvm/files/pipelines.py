@@ -1,0 +1,438 @@
+"""Pipelines of scikit-learn with a model of ours at the end: what is saved of them, learned and forgotten.
+
+The steps before the model are described by skops, within one array of the model's file. skops builds objects
+only of types that somebody trusts; here that are the transformers of `_KEPT`, containers of them, arrays and
+plain values, whatever skops itself would trust: no function and no other class can be named by a file.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import zipfile
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from squaresvm.evidence.receipt import Receipt
+from squaresvm.features import Nystrom
+from squaresvm.files.kinds import decode_kind, encode_kind
+from squaresvm.files.values import Arrays, array_of
+from squaresvm.runtime.extras import install_line
+
+__all__ = ["Front", "decode_front", "encode_front", "forget", "learn", "remember"]
+
+#: Transformers of scikit-learn that are understood, and what each keeps of the rows of its fit.
+_KEPT = {
+    "Binarizer": "",
+    "CountVectorizer": "the words",
+    "HashingVectorizer": "",
+    "KBinsDiscretizer": "the edges of bins",
+    "MaxAbsScaler": "the largest absolute value of each column",
+    "MinMaxScaler": "the smallest and largest value of each column",
+    "MissingIndicator": "which columns lack values",
+    "Normalizer": "",
+    "OneHotEncoder": "the levels, also those of a single row,",
+    "OrdinalEncoder": "the levels, also those of a single row,",
+    "PCA": "mean and principal directions",
+    "PolynomialFeatures": "",
+    "PowerTransformer": "exponents, mean and deviation of each column",
+    "QuantileTransformer": "quantiles of each column",
+    "RobustScaler": "median and quantiles of each column",
+    "SimpleImputer": "the value for cells without one, of each column,",
+    "StandardScaler": "mean and deviation of each column",
+    "TfidfTransformer": "in how many rows each word is",
+    "TfidfVectorizer": "the words and in how many rows each is",
+    "TruncatedSVD": "principal directions",
+    "VarianceThreshold": "the variance of each column",
+}
+#: What holds transformers, or says which columns they take.
+_CONTAINERS = ("ColumnTransformer", "FeatureUnion", "Pipeline", "make_column_selector")
+#: Transformers that hold rows of their fit, or combinations of all of them, to compare new rows with.
+_HOLD_ROWS = ("AdditiveChi2Sampler", "IterativeImputer", "KNNImputer", "KernelPCA", "Nystroem")
+#: Kinds of nodes of a skops file that make values; the others make functions, methods or objects by calls.
+_VALUES = (
+    "CachedNode",
+    "DTypeNode",
+    "DictNode",
+    "JsonNode",
+    "ListNode",
+    "NdArrayNode",
+    "SetNode",
+    "SliceNode",
+    "TupleNode",
+)
+#: Types that may be named as values: those of columns and of words.
+_TYPES = ("bool", "float", "int", "object", "str")
+#: What skops need not doubt beside what it trusts anyway.
+_TRUSTED = (
+    "numpy.dtype",
+    "numpy.number",
+    "numpy.integer",
+    "numpy.floating",
+    "sklearn.compose._column_transformer.make_column_selector",
+)
+#: Begins the names of the arrays of a step that is ours.
+_NYSTROM = "nystrom_"
+
+
+class Front:
+    """The steps of a fitted pipeline before its model.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Its last step does not matter.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._name = str(pipeline.steps[-1][0])
+        self._shell = copy.copy(pipeline)
+        # Nothing of the model, and no folder of this machine.
+        self._shell.steps = [*pipeline.steps[:-1], (self._name, "passthrough")]
+        self._shell.memory = None
+
+    @classmethod
+    def of(cls, model: Any) -> tuple[Front | None, Any]:
+        """Return the steps before a model, and the model at the end; None for a model by itself."""
+        return (cls(model), model.steps[-1][1]) if isinstance(model, Pipeline) else (None, model)
+
+    def around(self, model: Any) -> Pipeline:
+        """Return the pipeline that ends in a model."""
+        other = copy.copy(self._shell)
+        other.steps = [*self._shell.steps[:-1], (self._name, model)]
+        return other
+
+    @property
+    def steps(self) -> list[tuple[str, Any]]:
+        """Name and transformer of each step before the model that does something."""
+        return [step for step in self._shell.steps if not isinstance(step[1], str | None)]
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Columns of the data frame that the pipeline was fitted on; None where it was another array."""
+        names = getattr(self.steps[0][1], "feature_names_in_", None) if self.steps else None
+        return None if names is None else [str(name) for name in names]
+
+    def transform(self, X: Any) -> Any:
+        """Return what reaches the model of rows; a ValueError where a step refuses them."""
+        for _, step in self.steps:
+            X = step.transform(X)
+        return X
+
+    def output_names(self) -> list[str]:
+        """Return the names of the columns that reach the model; none where a step does not tell."""
+        try:
+            return [str(name) for name in self.around("passthrough").get_feature_names_out()]
+        except (AttributeError, ValueError):
+            return []
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """Yield path and transformer of all that transforms, inside of containers too."""
+        for name, step in self.steps:
+            yield from _leaves(name, step)
+
+    def kept_of_rows(self) -> list[str]:
+        """Return, in words, what each step keeps of all rows of its fit, also of those that left the model."""
+        found = []
+        for path, step in self.leaves():
+            what = "gamma and the choice of landmarks" if isinstance(step, Nystrom) else _kept_by(step)
+            if what:
+                found.append(
+                    f"step {path!r} ({type(step).__name__}): {what} of all rows of its fit, until it is "
+                    "fitted again"
+                )
+        return found
+
+    def check_forgets(self, model: Any, ids: Iterable[Hashable]) -> None:
+        """Raise a ValueError where a step holds rows as they are, and so what is to be forgotten."""
+        for path, step in self.leaves():
+            if type(step).__name__ in _HOLD_ROWS:
+                raise ValueError(
+                    f"step {path!r} ({type(step).__name__}) holds rows of its fit and cannot forget any: "
+                    "nothing was forgotten. Fit the pipeline anew without these rows"
+                )
+            if isinstance(step, Nystrom):
+                _check_landmarks(path, step, model, ids)
+
+
+def _check_landmarks(path: str, step: Nystrom, model: Any, ids: Iterable[Hashable]) -> None:
+    rows = getattr(getattr(model, "_state", None), "rows", None)
+    if rows is None or rows.ids.arrivals is None:
+        raise ValueError(
+            f"step {path!r} (Nystrom) holds rows as landmarks, and beside ids of your own nothing says "
+            "which: nothing was forgotten. Fit the pipeline anew without these rows"
+        )
+    landmarks = set(step.landmark_indices_.tolist())
+    found = next((name for name in ids if name in landmarks), None)
+    if found is not None:
+        raise ValueError(
+            f"row {found!r} is a landmark of step {path!r} (Nystrom), from which all features come: "
+            "nothing was forgotten. Fit the pipeline anew without it"
+        )
+
+
+def _leaves(path: str, step: Any) -> Iterator[tuple[str, Any]]:
+    inside: list[tuple[str, Any]] = []
+    if isinstance(step, Pipeline):
+        inside = list(step.steps)
+    elif type(step).__name__ == "FeatureUnion":
+        inside = list(step.transformer_list)
+    elif type(step).__name__ == "ColumnTransformer":
+        inside = [(name, part) for name, part, _ in getattr(step, "transformers_", step.transformers)]
+    else:
+        yield path, step
+    for name, part in inside:
+        if not isinstance(part, str) and part is not None:
+            yield from _leaves(f"{path}.{name}", part)
+
+
+def _kept_by(step: Any) -> str:
+    """Return what a transformer keeps of the rows of its fit; what we do not know may be anything."""
+    if _is_plain_function(step):
+        return ""
+    return _KEPT.get(_known_name(step), "whatever it took")
+
+
+def _known_name(step: Any) -> str:
+    return type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
+
+
+def _is_plain_function(step: Any) -> bool:
+    """Return whether a step passes columns on: scikit-learn puts it where 'passthrough' stood."""
+    return _known_name(step) == "FunctionTransformer" and step.func is None and step.inverse_func is None
+
+
+# Learning and forgetting through a pipeline ---------------------------------------------------------------
+
+
+def learn(model: Any, X: Any, y: Any, *, sample_weight: Any = None, ids: Any = None) -> Any:
+    """Add rows to a fitted model, or to the one at the end of a pipeline.
+
+    The steps before it stay as they were fitted: they transform the rows and learn nothing from them.
+
+    Parameters
+    ----------
+    model : estimator, Window or Pipeline that ends in one
+        Fitted.
+    X : array-like or data frame
+        Rows as they go into the pipeline.
+    y : array-like
+    sample_weight : array-like, optional
+    ids : array-like or 'index', optional
+        As in `learn` of the estimators; 'index' takes the index of the data frame `X`.
+
+    Returns
+    -------
+    model
+        The same object.
+
+    Raises
+    ------
+    ValueError
+        If a step or the model refuses the rows. Nothing has changed then.
+
+    Examples
+    --------
+    >>> import squaresvm
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), squaresvm.LSSVC()).fit(X[:140], y[:140])
+    >>> _ = squaresvm.learn(pipeline, X[140:], y[140:])
+    >>> squaresvm.forget(pipeline, [3, 17]).remaining
+    148
+    """
+    front, last = _asked(model, "learn")
+    if front is None:
+        last.learn(X, y, sample_weight=sample_weight, ids=ids)
+        return model
+    if isinstance(ids, str) and ids == "index" and hasattr(X, "index"):
+        ids = X.index.to_numpy()
+    last.learn(front.transform(X), y, sample_weight=sample_weight, ids=ids)
+    remember(front, last)
+    return model
+
+
+def forget(model: Any, ids: Iterable[Hashable], *, verify: bool = False) -> Receipt:
+    """Remove rows from a fitted model, or from the one at the end of a pipeline, exactly.
+
+    The steps before it keep what they took from all rows of their fit, such as means and levels: the
+    receipts say what. The model then equals one that was fitted on what the same steps make of the others.
+
+    Parameters
+    ----------
+    model : estimator, Window or Pipeline that ends in one
+        Fitted.
+    ids : iterable of hashable
+    verify : bool, default=False
+        Whether the residual on the receipt is of all rows.
+
+    Returns
+    -------
+    Receipt
+        Its ``kept`` names each step that keeps something.
+
+    Raises
+    ------
+    KeyError
+        If an id is unknown. Nothing has changed then.
+    ValueError
+        If a step holds rows themselves, such as `KNNImputer`, or such as `Nystrom` one of these rows.
+        Nothing has changed then.
+
+    Examples
+    --------
+    >>> import squaresvm
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> pipeline = make_pipeline(StandardScaler(), squaresvm.LSSVC()).fit(*load_iris(return_X_y=True))
+    >>> squaresvm.forget(pipeline, [3, 17]).kept[0][:32]
+    "step 'standardscaler' (StandardS"
+    """
+    front, last = _asked(model, "forget")
+    names = list(ids)
+    if front is not None:
+        front.check_forgets(last, names)
+    receipt: Receipt = last.forget(names, verify=True) if verify else last.forget(names)
+    if front is None:
+        return receipt
+    remember(front, last)
+    return receipt.but(kept=(*receipt.kept, *front.kept_of_rows()))
+
+
+def remember(front: Front | None, model: Any) -> None:
+    """Have the receipts of a model say what the steps before it keep of rows."""
+    getattr(model, "estimator_", model)._front = front
+
+
+def _asked(model: Any, request: str) -> tuple[Front | None, Any]:
+    """Return the steps before the model, and the model, of which something is asked."""
+    front, last = Front.of(model)
+    if not hasattr(last, request):
+        where = "" if front is None else ", the last step of the pipeline,"
+        raise TypeError(f"{type(last).__name__}{where} cannot {request}: give a fitted model of squaresvm")
+    check_is_fitted(last)
+    return front, last
+
+
+# Files ----------------------------------------------------------------------------------------------------
+
+
+def encode_front(front: Front) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of the steps before a model; a ValueError names what cannot be saved."""
+    features = [(name, step) for name, step in front.steps if isinstance(step, Nystrom)]
+    if len(features) > 1:
+        raise ValueError("a pipeline with two steps of Nystrom features cannot be saved")
+    shell = front.around("passthrough")
+    described: dict[str, Any] = {"nystrom": None}
+    arrays: Arrays = {}
+    for name, step in features:
+        header, parts = encode_kind(step, factor=False)
+        described["nystrom"] = {**header, "step": name}
+        arrays = {f"{_NYSTROM}{part}": array for part, array in parts.items()}
+        shell.steps = [(each, "passthrough" if each == name else other) for each, other in shell.steps]
+    others = Front(shell)
+    for path, step in others.leaves():
+        _check_known(path, step)
+    raw = _skops().dumps(shell)
+    if _fault(raw) is not None:
+        faults = ((path, _fault(_skops().dumps(step))) for path, step in others.leaves())
+        path, fault = next((found for found in faults if found[1]), ("", _fault(raw)))
+        what = f"step {path!r} of the pipeline" if path else "the pipeline"
+        raise ValueError(f"{what} cannot be saved: it holds {fault}, which a model file cannot")
+    return described, {**arrays, "pipeline": np.frombuffer(raw, dtype=np.uint8)}
+
+
+def _check_known(path: str, step: Any) -> None:
+    if _is_plain_function(step) or _known_name(step) in _KEPT:
+        return
+    name = type(step).__name__
+    if name == "FunctionTransformer":
+        why = "it calls a function, and a model file holds no code"
+    else:
+        why = f"a model file can hold these transformers: {', '.join(_KEPT)}"
+    raise ValueError(f"step {path!r} of the pipeline, a {name}, cannot be saved: {why}")
+
+
+def decode_front(header: dict[str, Any], arrays: Arrays) -> Front | None:
+    """Return the steps before the model that a file describes; None where there are none."""
+    described = header.get("pipeline")  # Not in files of earlier versions.
+    if described is None:
+        return None
+    raw = array_of(arrays, "pipeline", "u", (None,)).tobytes()
+    fault = _fault(raw)
+    if fault is not None:
+        raise ValueError(f"its pipeline holds {fault}, which no file of ours does")
+    skops = _skops()
+    try:
+        pipeline = skops.loads(raw, trusted=list(_TRUSTED))
+    except Exception as error:  # skops raises whatever a wrong description leads to.
+        raise ValueError(f"its pipeline cannot be read: {error}") from None
+    if type(pipeline) is not Pipeline:
+        raise ValueError("its pipeline is none")
+    for path, step in Front(pipeline).leaves():
+        _check_known(path, step)
+    features = described["nystrom"]
+    if features is not None:
+        parts = {
+            name.removeprefix(_NYSTROM): part for name, part in arrays.items() if name.startswith(_NYSTROM)
+        }
+        if features["estimator"] != "Nystrom":
+            raise ValueError("a step of its pipeline is no map to features")
+        step = decode_kind(features, parts)
+        pipeline.steps = [(name, step if name == features["step"] else other) for name, other in pipeline.steps]
+    return Front(pipeline)
+
+
+def _fault(raw: bytes) -> str | None:
+    """Return what a description by skops holds that is no transformer of ours, container or plain value."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            # What is stored as it is cannot grow in memory.
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                return "compressed parts"
+            schema = json.loads(archive.read("schema.json"))
+    except (zipfile.BadZipFile, KeyError, ValueError, RecursionError):
+        return "what is no description"
+    return next((fault for node in _nodes(schema) if (fault := _node_fault(node))), None)
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if "__loader__" in value:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _nodes(each)
+
+
+def _node_fault(node: dict[str, Any]) -> str | None:
+    kind, module, name = (str(node.get(part)) for part in ("__loader__", "__module__", "__class__"))
+    ours = module.startswith("sklearn.") and (
+        name in _KEPT or name in _CONTAINERS or name == "FunctionTransformer"
+    )
+    plain = module == "builtins" and name in _TYPES
+    if module == "numpy":
+        type_ = getattr(np, name, None)
+        plain = isinstance(type_, type) and issubclass(type_, np.number | np.bool_ | np.str_)
+    if kind in _VALUES or (kind == "ObjectNode" and ours) or (kind == "TypeNode" and plain):
+        return None
+    return f"{module}.{name}"[:80]
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ValueError(
+            f"a pipeline is saved and loaded by skops, which is not installed: {install_line('pipelines')}"
+        ) from error
+    return skops.io
