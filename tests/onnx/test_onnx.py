@@ -9,15 +9,33 @@ import sys
 
 import numpy as np
 import onnxruntime
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 import onnx
-from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC, Window, to_onnx
-from squaresvm import onnx as export
+from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, Nystrom, ProximalSVC, RelaxedLSSVC, Window, to_onnx
+from squaresvm.onnx import graphs as export
 from squaresvm.streaming import ArraySource
 
 CLASSIFIERS = [
@@ -259,8 +277,8 @@ def test_what_is_no_fitted_estimator():
     X, y = data()
     with pytest.raises(NotFittedError):
         to_onnx(LSSVC())
-    with pytest.raises(TypeError, match=r"got Pipeline.*its last step"):
-        to_onnx(make_pipeline(StandardScaler(), LSSVC()).fit(X, y))
+    with pytest.raises(TypeError, match="got PCA"):
+        to_onnx(make_pipeline(StandardScaler(), PCA()).fit(X, y))
     window = Window(LSSVC(), size=60).fit(X, y)
     with pytest.raises(TypeError, match="got Window"):
         to_onnx(window)
@@ -342,3 +360,72 @@ def test_paths_that_are_no_file(tmp_path, where):
     X, y = data()
     with pytest.raises(ValueError, match="must be a file in a folder that exists"):
         to_onnx(LSSVC().fit(X, y), tmp_path / where)
+
+
+# Pipelines ---------------------------------------------------------------------------------------------
+
+STEPS = [
+    FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]),
+    FunctionTransformer(),
+    MaxAbsScaler(),
+    MinMaxScaler(),
+    Normalizer(),
+    Nystrom(12, random_state=0),
+    OrdinalEncoder(),
+    PCA(2, random_state=0),
+    QuantileTransformer(n_quantiles=10),
+    RobustScaler(),
+    StandardScaler(),
+    VarianceThreshold(),
+]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize(
+    "model", [LSSVC(C=2.0, gamma=0.3), LSSVR(kernel="linear")], ids=lambda m: type(m).__name__
+)
+def test_a_pipeline_is_one_graph_from_raw_rows_to_answers(step, model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4))
+    y = (X[:, 0] > 0).astype(int)
+    X[3, 2] = np.nan
+    pipeline = make_pipeline(SimpleImputer(), clone(step), clone(model)).fit(X, y)
+    session = onnxruntime.InferenceSession(to_onnx(pipeline).SerializeToString())
+    found = dict(zip([each.name for each in session.get_outputs()], session.run(None, {"X": X}), strict=True))
+    if "value" in found:
+        assert_allclose(found["value"], pipeline.predict(X), atol=1e-10)
+    else:
+        assert_array_equal(found["label"], pipeline.predict(X))
+        assert_allclose(found["decision"], pipeline.decision_function(X), atol=1e-10)
+        assert_allclose(found["probabilities"], pipeline.predict_proba(X), atol=1e-5)
+
+
+def test_a_pipeline_of_columns_has_an_input_for_each():
+    frame = pd.DataFrame(
+        {"age": [20.0, np.nan, 40.0, 60.0] * 5, "town": ["Ulm", "Bonn"] * 10, "n": range(20)}
+    )
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    columns = ColumnTransformer(
+        [("n", numbers, ["n", "age"]), ("t", OneHotEncoder(handle_unknown="ignore"), ["town"])]
+    )
+    pipeline = make_pipeline(columns, LSSVR(gamma=0.5)).fit(frame, np.arange(20.0))
+    graph = to_onnx(pipeline, example=frame[:1])
+    feeds = {"age": frame[["age"]].to_numpy(), "n": frame[["n"]].to_numpy(dtype=float)}
+    feeds["town"] = frame[["town"]].to_numpy(dtype=object)
+    (values,) = onnxruntime.InferenceSession(graph.SerializeToString()).run(None, feeds)
+    assert_allclose(values, pipeline.predict(frame), atol=1e-10)
+    with pytest.raises(ValueError, match="example="):
+        to_onnx(pipeline)
+    with pytest.raises(ValueError, match="no column 'age'"):
+        to_onnx(pipeline, example=frame[["town"]])
+
+
+def test_steps_without_a_graph_are_named_and_nothing_is_written(tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    steps = ((PolynomialFeatures(), "float32"), (FunctionTransformer(np.abs), "'functiontransformer'"))
+    for step, words in (*steps, (SimpleImputer(add_indicator=True), "add_indicator")):
+        X[0, 0] = np.nan if isinstance(step, SimpleImputer) else 0.0
+        pipeline = make_pipeline(step, LSSVC()).fit(X, X[:, 1] > 0)
+        with pytest.raises(ValueError, match=words):
+            to_onnx(pipeline, tmp_path / "it.onnx")
+    assert not list(tmp_path.iterdir())

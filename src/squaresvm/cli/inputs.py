@@ -155,7 +155,7 @@ def new_rows(
     """Return the rows of a file for a model to learn, and the model with the columns that they bring."""
     if model._front is not None:
         raise BadInputError(
-            f"{path}: the model is a pipeline from Python, and so must its rows be: squaresvm.learn(pipeline, ...)"
+            f"{path}: the model is a pipeline from Python, and learns there: squaresvm.learn(pipeline, X, y)"
         )
     table = _read_for(path, model, encoding)
     preparation = _preparation_for(table, model)
@@ -295,12 +295,15 @@ def _frame(table: Table, names: Sequence[str]) -> Any:
         raise BadInputError(
             f"{table.path}: tables reach a pipeline as data frames of pandas: {install_line('pipelines')}"
         ) from None
-    cells = {}
+    cells: dict[str, Any] = {}
     for name in names:
         column = table.column(name)
         numbers = column.numbers()
-        texts = np.where(column.missing, None, np.array(column.texts(), dtype=object))
-        cells[name] = texts if numbers is None else np.where(column.missing, np.nan, numbers)
+        if numbers is None:
+            pairs = zip(column.texts(), column.missing.tolist(), strict=True)
+            cells[name] = [None if is_missing else text for text, is_missing in pairs]
+        else:
+            cells[name] = np.where(column.missing, np.nan, numbers)
     return pandas.DataFrame(cells)
 
 

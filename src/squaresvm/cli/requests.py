@@ -250,7 +250,7 @@ def forget(
             save_model(model, model_path, factor=factor)
     certificate = model.certificate_
     kept = () if model._front is None else tuple(model._front.kept_of_rows())
-    receipt = receipt.but(kept=(*receipt.kept, *kept))
+    receipt = receipt if receipt.kept else receipt.but(kept=kept)
     printer.say(f"{str(receipt)[0].upper()}{str(receipt)[1:]}.")
     if receipt.classes_gone:
         printer.say(f"Classes that are gone with them: {', '.join(map(str, receipt.classes_gone))}.")

@@ -137,7 +137,7 @@ class Front:
             yield from _leaves(name, step)
 
     def kept_of_rows(self) -> list[str]:
-        """Return, in words, what each step keeps of all rows of its fit, also of those that left the model."""
+        """Return, in words, what each step keeps of rows of its fit, also of those that left the model."""
         found = []
         for path, step in self.leaves():
             what = "gamma and the choice of landmarks" if isinstance(step, Nystrom) else _kept_by(step)
@@ -254,8 +254,9 @@ def learn(model: Any, X: Any, y: Any, *, sample_weight: Any = None, ids: Any = N
         return model
     if isinstance(ids, str) and ids == "index" and hasattr(X, "index"):
         ids = X.index.to_numpy()
-    last.learn(front.transform(X), y, sample_weight=sample_weight, ids=ids)
+    new = front.transform(X)
     remember(front, last)
+    last.learn(new, y, sample_weight=sample_weight, ids=ids)
     return model
 
 
@@ -300,11 +301,11 @@ def forget(model: Any, ids: Iterable[Hashable], *, verify: bool = False) -> Rece
     names = list(ids)
     if front is not None:
         front.check_forgets(last, names)
+        remember(front, last)
     receipt: Receipt = last.forget(names, verify=True) if verify else last.forget(names)
-    if front is None:
+    if front is None or receipt.kept:  # With `verify` it is sealed, and says so itself.
         return receipt
-    remember(front, last)
-    return receipt.but(kept=(*receipt.kept, *front.kept_of_rows()))
+    return receipt.but(kept=tuple(front.kept_of_rows()))
 
 
 def remember(front: Front | None, model: Any) -> None:
@@ -387,7 +388,9 @@ def decode_front(header: dict[str, Any], arrays: Arrays) -> Front | None:
         if features["estimator"] != "Nystrom":
             raise ValueError("a step of its pipeline is no map to features")
         step = decode_kind(features, parts)
-        pipeline.steps = [(name, step if name == features["step"] else other) for name, other in pipeline.steps]
+        pipeline.steps = [
+            (name, step if name == features["step"] else other) for name, other in pipeline.steps
+        ]
     return Front(pipeline)
 
 

@@ -20,15 +20,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
+from squaresvm.features import Nystrom
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import Kernel
 from squaresvm.models.model import Model
 from squaresvm.models.state import State
+from squaresvm.onnx.steps import with_steps
 from squaresvm.runtime.atomic import replacing
 from squaresvm.runtime.extras import install_line
 from squaresvm.typing import FloatArray
@@ -37,7 +40,11 @@ __all__ = ["OPSET", "Graph", "add_classification", "add_regression", "to_onnx"]
 
 
 def to_onnx(
-    model: Any, path: str | os.PathLike[str] | None = None, *, dtype: npt.DTypeLike = np.float64
+    model: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    dtype: npt.DTypeLike = np.float64,
+    example: Any = None,
 ) -> Any:
     """Return a fitted model as an ONNX graph, and write it to a file.
 
@@ -49,13 +56,17 @@ def to_onnx(
 
     Parameters
     ----------
-    model : estimator
+    model : estimator, or Pipeline of scikit-learn that ends in one
         Any of the package, fitted from rows or from a stream. Callable and precomputed kernels are refused.
+        The steps of a pipeline are those that skl2onnx knows.
     path : path-like, optional
         File to write, whole or not at all.
     dtype : {'float64', 'float32'}, default='float64'
         Type of the input, and of decision values, probabilities and values. Between them the graph computes
         in double precision either way.
+    example : data frame, optional
+        A row or more, which says what types the columns have: needed by a pipeline that was fitted on a data
+        frame. The graph then has one input for each column, of shape (rows, 1), by the column's name.
 
     Returns
     -------
@@ -64,7 +75,10 @@ def to_onnx(
     Raises
     ------
     ImportError
-        If the package onnx is not there: it comes with ``pip install 'squaresvm[onnx]'``.
+        If the package onnx is not there, or for a pipeline skl2onnx: they come with
+        ``pip install 'squaresvm[onnx]'``.
+    ValueError
+        If the model has a kernel without a formula, or a pipeline a step without a graph.
 
     Warns
     -----
@@ -97,16 +111,23 @@ def to_onnx(
     onnx = _package()
     kind = _check_dtype(dtype)
     target = None if path is None else _check_path(path)
+    steps: list[tuple[str, Any]] = []
+    if isinstance(model, Pipeline):
+        *steps, (_, model) = (step for step in model.steps if not isinstance(step[1], str | None))
     _check_model(model)
     state, calibration = _state_and_calibration(model)
-    graph = Graph(onnx, kind)
+    graph, width = Graph(onnx, kind), int(model.n_features_in_)
+    if steps and isinstance(steps[-1][1], Nystrom):
+        width = _add_features(graph, steps.pop()[1])
     if state.classes is None:
         add_regression(graph, state)
     else:
         add_classification(graph, state, calibration)
-    proto = graph.model(type(model).__name__, model.n_features_in_)
+    proto = graph.model(type(model).__name__, width)
     names = getattr(model, "feature_names_in_", None)
-    if names is not None:
+    if steps:
+        proto = with_steps(onnx, proto, steps, example, OPSET)
+    elif names is not None:
         onnx.helper.set_model_props(proto, {"feature_names": json.dumps(list(names))})
     if target is not None:
         with replacing(target) as file:
@@ -148,7 +169,7 @@ def _check_model(model: Any) -> None:
     if not isinstance(model, SquareSVM):
         raise TypeError(
             f"to_onnx takes a fitted estimator of squaresvm; got {type(model).__name__}. Of a Window give "
-            "its estimator_, of a pipeline its last step: the steps before it are not part of the graph"
+            "its estimator_"
         )
     check_is_fitted(model)
     kernel = model._current().settings.kernel
@@ -172,6 +193,17 @@ def _state_and_calibration(model: SquareSVM) -> tuple[Model, Calibration | None]
 
 #: An ONNX file is one protobuf message, and those end at 2 GiB. The rest of the graph is small.
 _MOST_BYTES = 2**31 - 2**20
+
+
+def _add_features(graph: Graph, features: Nystrom) -> int:
+    """Put the features of `Nystrom` in the place of the rows; return how many columns the rows have."""
+    if callable(features._map.kernel.function):
+        raise ValueError("a callable kernel is Python code, so the features cannot become an ONNX graph")
+    landmarks = features.landmarks_
+    Z = np.asarray(landmarks.toarray() if sp.issparse(landmarks) else landmarks, dtype=np.float64)
+    block = _add_kernel(graph, features._map.kernel, Z)
+    graph.X = graph("MatMul", block, graph.constant(features._map.root.astype(np.float64)))
+    return int(features.n_features_in_)
 
 
 def _add_decision(graph: Graph, state: Model) -> str:
