@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
-from squaresvm.models.drift import COMBINATIONS
+from squaresvm.models.factor_steps import COMBINATIONS
 from support import histories
 from support.histories import PROBES, History, data, values
 

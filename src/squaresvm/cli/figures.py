@@ -10,7 +10,7 @@ import numpy as np
 from squaresvm.cli.console import Printer
 from squaresvm.cli.inputs import Data
 from squaresvm.judging.figures import Figure, accuracy_figures, value_figures
-from squaresvm.models.outputs import labels_of
+from squaresvm.models.model import labels_of
 from squaresvm.problem import Loss
 from squaresvm.readers.preparation import PreparedRows
 

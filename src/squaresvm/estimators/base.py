@@ -25,12 +25,11 @@ from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells
 from squaresvm.estimators.receipts import begun, log_of
 from squaresvm.evidence.log import Log
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
-from squaresvm.models.fit_log import FitListener, FitListeners, FitLog
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.source_fit import fit_source
 from squaresvm.models.state import State
-from squaresvm.models.train import given_kernel, same_kernel, train
+from squaresvm.models.train import FitListener, FitListeners, FitLog, given_kernel, same_kernel, train
 from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from squaresvm.models.fit_log import listening_with
+from squaresvm.models.train import listening_with
 from squaresvm.solution import Certificate
 from squaresvm.solvers.base import Progress, Solver
 

@@ -18,8 +18,7 @@ from squaresvm.estimators.conformal import PredictingSets
 from squaresvm.estimators.waiting import WaitingRows
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import KernelFunction
-from squaresvm.models.model import Model
-from squaresvm.models.outputs import DecideOn, Decider, LabelOn, RightOn, as_flat, labels_of
+from squaresvm.models.model import Decider, Model, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
@@ -144,7 +143,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
             assert state.classes is not None
             labels = state.classes.tolist()
             names = ("decision",) if len(labels) == 2 else tuple(f"decision_{label}" for label in labels)
-            return self._said(X, DecideOn(Decider.of(state)), out, names)
+            return self._said(X, Decider.of(state).decisions, out, names)
         refuse_out(out)
         return as_flat(self._decision(state, X))
 
@@ -169,7 +168,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
             decide = Decider.of(state)
             if out is not None and decide.classes is not None:
                 decide = replace(decide, classes=storable(decide.classes))
-            return self._said(X, LabelOn(decide), out, ("prediction",))
+            return self._said(X, decide.labels, out, ("prediction",))
         refuse_out(out)
         return labels_of(state, self._decision(state, X))
 
@@ -188,7 +187,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         float
         """
         if is_source(X):
-            right = np.sum(list(self._over_source(X, RightOn(Decider.of(self._current())))), axis=0)
+            right = np.sum(list(self._over_source(X, Decider.of(self._current()).right)), axis=0)
             return float(right[0] / right[1])
         return float(super().score(X, y, sample_weight))
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from squaresvm.estimators.left_out import probes_of
 from squaresvm.estimators.requests import Updating
-from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.factors import CholeskyFactor, MomentsFactor
 from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.judging.evidence import log_evidence
 from squaresvm.kernels import Kernel
@@ -85,15 +85,14 @@ def _variances(state: State, X: Matrix) -> FloatArray:
         near = np.asarray((Z @ X.T).toarray(), dtype=np.float64)
         return Kernel("linear").diagonal(X) - np.einsum("ij,ij->j", near, g) - bias
     if Z is not None:
-        sums = Moments.of(Z, problem.costs, problem.targets)
-        return MomentsFactor(sums, problem.bias).leverage(X)
+        return MomentsFactor.current(solution.factor, problem).leverage(X)
     kernel = state.settings.kernel
     if kernel is None:
         raise ValueError(
             "return_std needs k(x, x) of the rows, which a precomputed kernel matrix does not hold: give the "
             "kernel as a callable"
         )
-    factor = CholeskyFactor.current(solution.factor, problem.operator, problem.ridge, problem.bias)
+    factor = CholeskyFactor.current(solution.factor, problem)
     found = np.asarray(kernel.diagonal(X), dtype=np.float64).copy()
     for part in row_blocks(X.shape[0], state.held.size):
         near = np.asarray(probes_of(state, X[part]), dtype=np.float64).T

@@ -19,8 +19,7 @@ from squaresvm.estimators.gaussian import Gaussian
 from squaresvm.estimators.requests import Reweighting
 from squaresvm.judging.robust import Robust
 from squaresvm.kernels import KernelFunction
-from squaresvm.models.model import Model
-from squaresvm.models.outputs import DecideOn, Decider, SquaresOn
+from squaresvm.models.model import Decider, Model
 from squaresvm.models.state import State
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Rows
@@ -193,7 +192,7 @@ class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
         if is_source(X):
             names = tuple(f"prediction_{j}" for j in range(state.solution.bias.size))
             return self._said(
-                X, DecideOn(Decider.of(state)), out, names if len(names) > 1 else ("prediction",)
+                X, Decider.of(state).decisions, out, names if len(names) > 1 else ("prediction",)
             )
         refuse_out(out)
         values = _shaped(state, self._decision(state, X))
@@ -218,7 +217,7 @@ class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
         """
         if not is_source(X):
             return float(super().score(X, y, sample_weight))
-        sums = list(self._over_source(X, SquaresOn(Decider.of(self._current()))))
+        sums = list(self._over_source(X, Decider.of(self._current()).squares))
         weight, first, second, error = np.sum(sums, axis=0)
         spread = second - first**2 / weight
         alike = np.where(error == 0.0, 1.0, 0.0)  # Values that do not vary.

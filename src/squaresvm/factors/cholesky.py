@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from squaresvm.factors.slot_inverse import Form
+from squaresvm.factors.slot_inverse import Form, SlotInverse
 from squaresvm.factors.view import InverseView
+from squaresvm.family import Bias
 from squaresvm.linalg.blas import product
 from squaresvm.linalg.lapack import lower_root, solve_definite, triangular_inverse
+from squaresvm.operators import KernelStore
 from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution
 from squaresvm.typing import FloatArray, IntArray
@@ -324,3 +326,26 @@ class CholeskyFactor(InverseView):
         signs = self._corrected(correction, -sign)
         factor = replace(self, ones=shrunk, is_shifted=True, signs=signs)
         return factor, Solution(beta=beta - rows @ moved, bias=solution.bias - beside @ moved, factor=factor)
+
+    # As one flat array: what a file holds -----------------------------------------------------------
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the factor can be packed: current, of one form, settled, row i in slot i."""
+        whole = self.is_current and self.inverse.form != Form.SPLIT
+        settled = whole and self.signs.size == 0 and not self.is_shifted
+        return settled and np.array_equal(self.slots, np.arange(self.extent))
+
+    def packed(self) -> tuple[str, FloatArray]:
+        """Return what the room holds, by its name, and its lower triangle column by column."""
+        room, m = self.inverse.store.room(self.extent), self.extent
+        return self.inverse.form.name.lower(), np.concatenate([room[j:, j] for j in range(m)])
+
+    @classmethod
+    def unpacked(
+        cls, form: str, triangle: FloatArray, jitter: float, store: KernelStore, ridge: FloatArray, bias: Bias
+    ) -> CholeskyFactor:
+        """Return the factor that `packed` gave, in the room of a store that has row i in slot i."""
+        inverse = SlotInverse(store)
+        inverse.restore(Form[form.upper()], triangle, jitter)
+        return cls.over(inverse, np.arange(store.size), ridge, bias)

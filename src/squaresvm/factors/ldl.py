@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 
 from squaresvm.linalg.blas import multiply_add
@@ -11,6 +14,7 @@ from squaresvm.linalg.lapack import (
     cholesky_in_place,
     solve_triangular_in_place,
 )
+from squaresvm.runtime.jit import compiled
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["LDLFactor"]
@@ -71,11 +75,9 @@ class LDLFactor:
 
     def remove(self, positions: IntArray) -> IntArray:
         """Switch rows out; return where each row that is left stood before, in the new order."""
-        from squaresvm.factors._loops import switch_out
-
         order = np.arange(self.size)
         last = np.sort(positions)[::-1].astype(np.intp)
-        self.work += float(switch_out(self._L, self._D, order, last, self.size))
+        self.work += float(_switches()(self._L, self._D, order, last, self.size))
         self.size -= positions.size
         return order[: self.size]
 
@@ -101,3 +103,44 @@ class LDLFactor:
         L[: self.size, : self.size] = self._L[: self.size, : self.size]
         D[: self.size] = self._D[: self.size]
         self._L, self._D = L, D
+
+
+@cache
+def _switches() -> Callable[[FloatArray, FloatArray, IntArray, IntArray, int], float]:
+    """Return `_switch_out`, compiled when a factor is first switched: importing Numba takes half a second."""
+    return compiled()(_switch_out)
+
+
+def _switch_out(L: FloatArray, D: FloatArray, order: IntArray, positions: IntArray, size: int) -> float:
+    """Move the rows at `positions`, largest first, behind the last by switches (64); return their cost.
+
+    A switch exchanges rows p and q = p + 1 of A, and brings L and D up to date.
+    """
+    work = 0.0
+    end = size - 1
+    for start in positions:
+        for p in range(start, end):
+            q = p + 1
+            below, upper, lower = L[q, p], D[p], D[q]
+            # The lines of (64), top to bottom; its mu comes first, and mu^ is first * between.
+            mu = upper * below
+            first = lower + mu * below
+            between = mu / first
+            second = upper - first * between * between
+            if second <= 0.0:  # upper lower / first in exact arithmetic, and never negative.
+                second = upper * lower / first
+            for j in range(p):
+                L[p, j], L[q, j] = L[q, j], L[p, j]
+            left, right = L[:size, p], L[:size, q]
+            share, inverse = lower / first, upper / second
+            for i in range(q + 1, size):
+                old = left[i]
+                new = share * right[i] + between * old
+                left[i] = new
+                right[i] = inverse * old - mu / second * new
+            L[q, p] = between
+            D[p], D[q] = first, second
+            order[p], order[q] = order[q], order[p]
+            work += 8.0 * (size - p)
+        end -= 1
+    return work

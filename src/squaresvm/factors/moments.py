@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from squaresvm.factors.view import Posed
 from squaresvm.family import Bias
 from squaresvm.kernels import squared_norms
 from squaresvm.linalg.blas import gram, product, times
@@ -244,6 +245,14 @@ class MomentsFactor:
             # R is the identity and more, whatever rounding made of sums of large columns.
             self._factor = _factor_above_one(self._matrix)
 
+    @classmethod
+    def current(cls, found: object, posed: Posed) -> MomentsFactor:
+        """Return the factor that came with a solution in w, or a new one of all rows of the problem."""
+        if isinstance(found, cls):
+            return found
+        Z = posed.operator.features
+        return cls(Moments.of(Z, posed.costs, posed.targets), posed.bias)
+
     def _refill(self) -> None:
         self._factor[:] = self._matrix
 
@@ -261,6 +270,13 @@ class MomentsFactor:
         moments = self.moments
         q = moments.total * moments.target
         return self.step(moments.response + np.outer(moments.mean, q), q)
+
+    def refined_minimum(self) -> tuple[FloatArray, FloatArray]:
+        """Return the same after one step of refinement."""
+        w, b = self.minimum()
+        in_w, in_b = self.gradient(w, b)
+        dw, db = self.step(-in_w, -in_b)
+        return w + dw, b + db
 
     def gradient(self, w: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the gradient of the objective at (w, b), from the sums alone."""

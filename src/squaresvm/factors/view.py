@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -13,7 +13,36 @@ from squaresvm.linalg.blas import multiply_add, product
 from squaresvm.operators import KernelStore, Operator
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["InverseView"]
+__all__ = ["InverseView", "Posed"]
+
+
+class Posed(Protocol):
+    """What a problem has that its factors are made of."""
+
+    @property
+    def operator(self) -> Operator:
+        """How K is reached."""
+        ...
+
+    @property
+    def targets(self) -> FloatArray:
+        """Of shape (m, k)."""
+        ...
+
+    @property
+    def costs(self) -> FloatArray:
+        """C of each row."""
+        ...
+
+    @property
+    def ridge(self) -> FloatArray:
+        """1 / C of each row."""
+        ...
+
+    @property
+    def bias(self) -> Bias:
+        """The bias of the model."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,22 +95,21 @@ class InverseView:
         return cls.over(inverse, slots, by_slot, bias)
 
     @classmethod
-    def current(cls, found: object, operator: Operator, ridge: FloatArray, bias: Bias) -> Self:
-        """Return the factor of an operator's rows: the one that was found, if it still holds, or a new one.
+    def of(cls, posed: Posed) -> Self:
+        """Factor H of the rows of a problem."""
+        return cls.build(posed.operator.store(), posed.operator.slots, posed.ridge, posed.bias)
+
+    @classmethod
+    def current(cls, found: object, posed: Posed) -> Self:
+        """Return the factor of H of a problem: the one that was found, if it still holds, or a new one.
 
         Parameters
         ----------
         found : object
             What came with a solution; anything but a factor of this kind that still holds is of no use.
-        operator : Operator
-            Reaches K.
-        ridge : ndarray of shape (m,)
-            1 / C.
-        bias : Bias
+        posed : Problem
         """
-        if isinstance(found, cls) and found.is_current:
-            return found
-        return cls.build(operator.store(), operator.slots, ridge, bias)
+        return found if isinstance(found, cls) and found.is_current else cls.of(posed)
 
     @classmethod
     def over(cls, inverse: SlotInverse, slots: IntArray, ridge: FloatArray, bias: Bias) -> Self:

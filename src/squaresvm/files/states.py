@@ -13,7 +13,6 @@ from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSV
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Updating
 from squaresvm.factors import CholeskyFactor
-from squaresvm.factors.packing import is_in_order, packed, unpacked
 from squaresvm.files.claims import decode_calibration, decode_certificate, encode_certificate, encode_maps
 from squaresvm.files.values import (
     Arrays,
@@ -172,13 +171,12 @@ def _factor(state: State) -> tuple[dict[str, Any] | None, Arrays]:
     if not squared or state.solution.beta is None:
         return None, {}
     factor = state.solution.factor
-    if not isinstance(factor, CholeskyFactor) or not is_in_order(factor):
+    if not isinstance(factor, CholeskyFactor) or not factor.is_in_order:
         problem = state.detached().problem
         if not isinstance(problem.operator, StoredOperator):
             return None, {}  # K is not held, so that a factor has no place either.
-        store, slots = problem.operator.store(), problem.operator.slots
-        factor = CholeskyFactor.build(store, slots, problem.ridge, problem.bias)
-    form, triangle = packed(factor)
+        factor = CholeskyFactor.of(problem)
+    form, triangle = factor.packed()
     return {"form": form, "jitter": factor.jitter}, {"factor": triangle}
 
 
@@ -384,7 +382,8 @@ def _with_factor(header: dict[str, Any], arrays: Arrays, state: State) -> State:
     operator, solution = problem.operator, state.solution
     if solution.beta is None or not isinstance(operator, StoredOperator) or state.settings.proximal:
         raise ValueError("it holds a factor that its kind of model has no use for")
-    factor = unpacked(str(described["form"]), triangle, jitter, operator.store(), problem.ridge, problem.bias)
+    form, store = str(described["form"]), operator.store()
+    factor = CholeskyFactor.unpacked(form, triangle, jitter, store, problem.ridge, problem.bias)
     if not _belongs(factor, problem):
         return state.detached()
     return replace(state, solution=replace(solution, factor=factor), operator=operator)

@@ -126,21 +126,13 @@ def _by_column(
 
 def _diag_inverse(problem: Problem, solution: Solution, accuracy: float) -> FloatArray:
     """Return the diagonal of N, rows only."""
-    Z, factor = problem.operator.features, solution.factor
+    Z = problem.operator.features
     if Z is None:
-        if not isinstance(factor, CholeskyFactor) or not factor.is_current:
-            factor = _factor(problem)
-        return factor.diag_inverse()
+        return CholeskyFactor.current(solution.factor, problem).diag_inverse()
     if is_large(Z):
         return InverseByProducts(Z, problem.costs, problem.bias).diagonal(accuracy)
-    if not isinstance(factor, MomentsFactor):
-        factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
-    return problem.costs * (1.0 - problem.costs * factor.leverage(Z))
-
-
-def _factor(problem: Problem) -> CholeskyFactor:
-    operator = problem.operator
-    return CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
+    leverage = MomentsFactor.current(solution.factor, problem).leverage(Z)
+    return problem.costs * (1.0 - problem.costs * leverage)
 
 
 def _fixed(problem: Problem, start: Solution) -> FloatArray:
@@ -211,9 +203,7 @@ def _without_landmark(problem: Problem, solution: Solution) -> FloatArray:
     operator, beta = problem.operator, solution.beta
     assert isinstance(operator, ProximalOperator)
     assert beta is not None
-    factor = solution.factor
-    if not isinstance(factor, CholeskyFactor) or not factor.is_current:
-        factor = _factor(problem)
+    factor = CholeskyFactor.current(solution.factor, problem)
     m = problem.n_rows
     everyone, values = np.arange(m), np.empty_like(beta)
     for part in row_blocks(m, m):

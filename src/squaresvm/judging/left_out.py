@@ -106,8 +106,7 @@ def column_starts(problem: Problem, solution: Solution) -> list[Solution]:
 
 def _inverted(problem: Problem, solution: Solution) -> CholeskyFactor:
     """Return the factor as an inverse, whose blocks and columns are there to read."""
-    operator = problem.operator
-    return CholeskyFactor.current(solution.factor, operator, problem.ridge, problem.bias).inverted()
+    return CholeskyFactor.current(solution.factor, problem).inverted()
 
 
 def reach(problem: Problem, solution: Solution, probes: Matrix) -> FloatArray:
@@ -120,15 +119,13 @@ def reach(problem: Problem, solution: Solution, probes: Matrix) -> FloatArray:
     probes : array
         As in `LeftOut.at`.
     """
-    Z, factor, ones = problem.operator.features, solution.factor, np.ones(probes.shape[0])
+    Z, ones = problem.operator.features, np.ones(probes.shape[0])
     if Z is None:
-        current = CholeskyFactor.current(factor, problem.operator, problem.ridge, problem.bias)
-        return current.bordered(np.asarray(probes, dtype=np.float64).T, ones)[0]
+        factor = CholeskyFactor.current(solution.factor, problem)
+        return factor.bordered(np.asarray(probes, dtype=np.float64).T, ones)[0]
     if is_large(Z):
         return InverseByProducts(Z, problem.costs, problem.bias).reach(probes)[0]
-    if not isinstance(factor, MomentsFactor):
-        factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)
-    w, b = factor.step(_dense(probes).T, ones)
+    w, b = MomentsFactor.current(solution.factor, problem).step(_dense(probes).T, ones)
     return np.asarray(problem.costs[:, None] * (np.asarray(Z @ w) + b))
 
 

@@ -23,7 +23,7 @@ from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.left_out import values_without
 from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.folds import Folds
-from squaresvm.models.outputs import as_flat
+from squaresvm.models.model import as_flat
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Rows, canonical_csr
 from squaresvm.solution import Certificate

@@ -1,10 +1,11 @@
-"""Squared loss through K: learning and forgetting by updates of a factor."""
+"""Squared loss through K: learning and forgetting by updates of a factor, whose drift is watched."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,17 +13,30 @@ from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
 from squaresvm.linalg.blas import times
 from squaresvm.linalg.lapack import NotPositiveDefiniteError
-from squaresvm.models.drift import COMBINATIONS, Watch
-from squaresvm.models.steps import Check, Coming, Leaving, StepBase
+from squaresvm.models.steps import Check, Step, in_words
 from squaresvm.operators import ProximalOperator, StoredOperator
+from squaresvm.problem import Problem
 from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Solution
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["FactorStep", "ProximalStep"]
+if TYPE_CHECKING:
+    from squaresvm.models.updates import Coming, Leaving
+
+__all__ = ["COMBINATIONS", "FactorStep", "ProximalStep", "Watch"]
+
+#: Random combinations of all rows. One of them is less than a tenth of the residual's norm with probability
+#: 0.08, all four with probability 4e-5.
+COMBINATIONS = 4
+#: So many times the largest combination must be within tol, or all rows are looked at one by one.
+_MARGIN = 10.0
+#: Changes after which H V is taken anew: each adds a rounding error to it.
+_LONGEST = 512
+#: Nobody may know the signs beforehand; nothing but when to look closer depends on them.
+_RANDOM = np.random.default_rng()
 
 
-class FactorStep(StepBase):
+class FactorStep(Step):
     """Squared loss through K: the factor of H is updated, and the solution with it.
 
     The decremental LS-SVM (DOLSSVM, DBLSSVM) of Duan et al. reaches the same point by blocks of the inverse:
@@ -36,6 +50,8 @@ class FactorStep(StepBase):
     _watches = True
     #: Whether the factor is of exactly the rows of `problem`, with nothing that waits or was taken out.
     _is_fresh = False
+    #: Of the rows that the step has come to.
+    _factor: CholeskyFactor
 
     def _old_factor(self) -> CholeskyFactor:
         """Return the factor of the old problem; made now where the solver kept none."""
@@ -45,29 +61,22 @@ class FactorStep(StepBase):
         return factor
 
     def _built(self) -> CholeskyFactor:
-        problem = self.now
-        store, slots = problem.operator.store(), problem.operator.slots
         self.refactored = self._is_fresh = True
-        return CholeskyFactor.build(store, slots, problem.ridge, problem.bias)
+        return CholeskyFactor.of(self.now)
 
     # Forgetting and learning -----------------------------------------------------------------------
 
     def forget(self, leaving: Leaving) -> None:
         """Remove the rows from the factor; where they are many, factor the rest anew."""
         gone, operator = leaving.gone, self._operator
-        self._wipe = partial(operator.clear, gone)
+        self.wipe = partial(operator.clear, gone)
         factor = self._old_factor() if gone.size <= self._most_rows else None
         if factor is not None:
             factor = self._tried(partial(self._remove, factor, gone))
-            if leaving.same_classes:
-                self._watch_without(gone)
+            if leaving.same_classes and self.state.watch is not None:
+                self.watch = self.state.watch.without(self.now, gone)
         self._go(operator.without(gone, leaving.X), leaving.targets, dropped(self.now.costs, gone))
-        self._settle(factor, leaving.same_classes, f"{_count(gone.size)} left the factor")
-
-    def _watch_without(self, gone: IntArray) -> None:
-        watch = self.state.watch
-        if watch is not None:
-            self.watch = watch.without(self.now, gone)
+        self._settle(factor, leaving.same_classes, f"{in_words(gone.size)} left the factor")
 
     def _tried(self, update: Callable[[], tuple[CholeskyFactor, Solution]]) -> CholeskyFactor | None:
         """Return the updated factor; None where it is too close to singular, and one must be made anew."""
@@ -95,7 +104,7 @@ class FactorStep(StepBase):
         self._go(joined, targets, costs)
         if self.state.watch is not None and factor is not None and same:
             self.watch = self.state.watch.joined(self.now, cross, corner)
-        self._settle(factor, same, f"{_count(weights.size)} came to the factor")
+        self._settle(factor, same, f"{in_words(weights.size)} came to the factor")
 
     def _joined(self, X: Matrix, weights: FloatArray) -> tuple[StoredOperator, FloatArray, FloatArray]:
         return self._operator.joined(X)
@@ -110,21 +119,13 @@ class FactorStep(StepBase):
         targets: FloatArray,
     ) -> tuple[CholeskyFactor, Solution]:
         new = slice(self.now.n_rows, None)
-        return self._append_at(joined.slots[new], factor, cross, corner, costs[new], targets[new])
+        factor, slots = self._ready(factor, joined)
+        shortfall = targets[new] - times(cross.T, self._multipliers) - self.solution.bias
+        return factor.append(slots, cross, corner, 1.0 / costs[new], shortfall, self.solution)
 
-    def _append_at(
-        self,
-        slots: IntArray,
-        factor: CholeskyFactor,
-        cross: FloatArray,
-        corner: FloatArray,
-        costs: FloatArray,
-        targets: FloatArray,
-    ) -> tuple[CholeskyFactor, Solution]:
-        beta = self.solution.beta
-        assert beta is not None
-        shortfall = targets - times(cross.T, beta) - self.solution.bias
-        return factor.append(slots, cross, corner, 1.0 / costs, shortfall, self.solution)
+    def _ready(self, factor: CholeskyFactor, joined: StoredOperator) -> tuple[CholeskyFactor, IntArray]:
+        """Return the factor that the new rows are appended to, and the slots that they take."""
+        return factor, joined.slots[self.now.n_rows :]
 
     def _settle(self, factor: CholeskyFactor | None, same_classes: bool, what: str) -> None:
         """Repair the factor if that is due, and solve anew where the solution has not come along."""
@@ -136,6 +137,7 @@ class FactorStep(StepBase):
         elif not factor.can_wait:
             factor = factor.repaired()
             self.requests = 0
+        self._factor = factor
         if not came_along:
             self.solution = factor.solve(self.now.targets)
         if self.solution.factor is not factor:
@@ -165,25 +167,21 @@ class FactorStep(StepBase):
 
         The first ones cost O(m^2) anyhow, and a look at all rows with them.
         """
-        factor = self.solution.factor
-        assert isinstance(factor, CholeskyFactor)
-        if self._watches and factor.is_much_used and (self.watch is None or self.watch.is_worn):
+        if self._watches and self._factor.is_much_used and (self.watch is None or self.watch.is_worn):
             self.watch = Watch.over(self.now)
 
     def _mended(self, residual: float) -> float:
         """Return the residual after refinement, and after a new factor where that is not enough."""
         tol, targets = self.state.settings.tol, self.now.targets
         self.certificate = None  # It was of what is mended here.
-        factor = self.solution.factor
-        assert isinstance(factor, CholeskyFactor)
-        self._keep_if_better(factor.refine(self.solution, targets))
+        self._keep_if_better(self._factor.refine(self.solution, targets))
         residual = float(self.now.residual(self.solution).max())
         if residual > tol and not self._is_fresh:
-            rebuilt = self._built()
-            solved = rebuilt.solve(targets)
-            self.solution = replace(self.solution, factor=rebuilt)
+            self._factor = self._built()
+            solved = self._factor.solve(targets)
+            self.solution = replace(self.solution, factor=self._factor)
             self._keep_if_better(solved)
-            self._keep_if_better(rebuilt.refine(solved, targets))
+            self._keep_if_better(self._factor.refine(solved, targets))
             residual = float(self.now.residual(self.solution).max())
         return residual
 
@@ -218,23 +216,140 @@ class ProximalStep(FactorStep):
     def _joined(self, X: Matrix, weights: FloatArray) -> tuple[StoredOperator, FloatArray, FloatArray]:
         return self._proximal.with_landmarks(X, weights)
 
-    def _append(
-        self,
-        factor: CholeskyFactor,
-        joined: StoredOperator,
-        cross: FloatArray,
-        corner: FloatArray,
-        costs: FloatArray,
-        targets: FloatArray,
-    ) -> tuple[CholeskyFactor, Solution]:
+    def _ready(self, factor: CholeskyFactor, joined: StoredOperator) -> tuple[CholeskyFactor, IntArray]:
         assert isinstance(joined, ProximalOperator)
         held = self.now.n_rows
         everyone = np.arange(joined.n_rows)
         landmarks = joined.inner.block(everyone[:held], everyone[held:])
         factor, self.solution = factor.shifted(landmarks, joined.weights[held:], self.solution)
-        slots = factor.free_slots(joined.n_rows - held)
-        return self._append_at(slots, factor, cross, corner, costs[held:], targets[held:])
+        return factor, factor.free_slots(joined.n_rows - held)
 
 
-def _count(rows: int) -> str:
-    return "1 row" if rows == 1 else f"{rows} rows"
+# Drift -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """Random signs V, and H V with H = K + diag(1/C), kept up to date while rows come and go.
+
+    With r = H beta + b - y the defect of all rows,
+
+        V'r = (H V)'beta + (V'1) b - V'y                                                              (1)
+
+    costs O(m) where r itself costs O(m^2). V has independent random signs, so E |v'r|^2 = |r|^2 for each
+    column v, and |r|_inf <= |r|: a factor that has drifted anywhere is seen, whichever rows it spoilt.
+
+    Parameters
+    ----------
+    signs : ndarray of shape (slots, q)
+        V, by slots of the kernel store: a row that comes takes the signs of its slot.
+    products : ndarray of shape (q, slots)
+        V'H, by slots, so that nothing moves when a row leaves; zero in slots that rows have left.
+    totals : ndarray of shape (q,)
+        V'1.
+    targets : ndarray of shape (q, k)
+        V'y.
+    changes : int
+        Requests since H V was taken from K.
+    """
+
+    signs: FloatArray
+    products: FloatArray
+    totals: FloatArray
+    targets: FloatArray
+    changes: int = 0
+
+    @classmethod
+    def over(cls, problem: Problem) -> Watch:
+        """Return a watch over the rows of a problem: one product with K."""
+        operator = _stored(problem)
+        signs = _draw(operator.store().size)
+        held = np.asfortranarray(signs[operator.slots])
+        products = np.zeros((COMBINATIONS, operator.store().size))
+        products[:, operator.slots] = (operator.matmul(held) + problem.ridge[:, None] * held).T
+        return cls(signs, products, held.sum(axis=0), held.T @ problem.targets)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether H V should be taken anew."""
+        return self.changes >= _LONGEST
+
+    def without(self, problem: Problem, gone: IntArray) -> Watch:
+        """Return the watch over the rows of a problem without those at the positions `gone`."""
+        operator = _stored(problem)
+        slots, store, size = operator.slots[gone], operator.store(), self.products.shape[1]
+        signs = self.signs[slots]
+        # Slots behind ours belong to rows that came with a request that was given up.
+        columns = [store.column(slot)[:size] for slot in slots.tolist()]
+        # A single column times a row is an outer product, which needs no call of BLAS.
+        moved = signs.T * columns[0] if gone.size == 1 else signs.T @ np.array(columns)
+        np.subtract(self.products, moved, out=moved)
+        moved[:, slots] = 0.0
+        return Watch(
+            self.signs,
+            moved,
+            self.totals - signs.sum(axis=0),
+            self.targets - signs.T @ problem.targets[gone],
+            self.changes + 1,
+        )
+
+    def joined(self, problem: Problem, cross: FloatArray, corner: FloatArray) -> Watch:
+        """Return the watch over the rows of `problem`, the last of which are new.
+
+        Parameters
+        ----------
+        problem : Problem
+            With the new rows.
+        cross : ndarray of shape (held, new)
+            K between the rows held and the new ones.
+        corner : ndarray of shape (new, new)
+            K of the new rows.
+        """
+        operator, new = _stored(problem), slice(cross.shape[0], None)
+        size = operator.store().size
+        signs = self._reaching(size)
+        before, after = operator.slots[: cross.shape[0]], operator.slots[new]
+        held, coming = signs[before], signs[after]
+        below = cross.T @ held + corner @ coming + problem.ridge[new, None] * coming
+        products = np.zeros((COMBINATIONS, size))
+        products[:, before] = self.products[:, before] + coming.T @ cross.T
+        products[:, after] = below.T
+        return Watch(
+            signs,
+            products,
+            self.totals + coming.sum(axis=0),
+            self.targets + coming.T @ problem.targets[new],
+            self.changes + 1,
+        )
+
+    def _reaching(self, slots: int) -> FloatArray:
+        """Return signs for so many slots at least."""
+        missing = slots - self.signs.shape[0]
+        return self.signs if missing <= 0 else np.vstack([self.signs, _draw(missing + slots // 8)])
+
+    def residual(self, problem: Problem, solution: Solution) -> float:
+        """Return the largest combination (1), scaled like the residual, or the violation by the bias."""
+        beta = solution.beta
+        assert beta is not None
+        combined = self.totals[:, None] * solution.bias - self.targets
+        slots, by_slot = _stored(problem).slots, np.zeros(self.products.shape[1])
+        for column in range(beta.shape[1]):
+            by_slot[slots] = beta[:, column]
+            # One at a time: a larger product would wake BLAS threads, which go on spinning beside us.
+            combined[:, column] += [row.dot(by_slot) for row in self.products]
+        return problem.scaled_residual(np.abs(combined).max(axis=0), solution)
+
+    def is_beyond_doubt(self, residual: float, tol: float) -> bool:
+        """Return whether the residual of every row is within tol, given what the combinations say."""
+        return _MARGIN * residual <= tol
+
+
+def _draw(slots: int) -> FloatArray:
+    """Return random signs for so many slots."""
+    return np.asarray(_RANDOM.choice([-1.0, 1.0], size=(slots, COMBINATIONS)), dtype=np.float64)
+
+
+def _stored(problem: Problem) -> StoredOperator:
+    operator = problem.operator
+    assert isinstance(operator, StoredOperator)
+    return operator

@@ -1,4 +1,4 @@
-"""What every trained model is: settings, classes, solution, and what learning and forgetting lead to."""
+"""What every trained model is: settings, classes, solution, decisions, and what requests lead to."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
+from squaresvm.rows.labels import value_columns
 from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
+from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = [
+    "Decider",
     "Known",
     "Model",
     "NewRows",
     "Settings",
     "Update",
     "all_positive",
+    "as_flat",
+    "labels_of",
     "positive",
     "warn_unless_converged",
     "weigh",
@@ -74,6 +79,11 @@ class Settings:
         """Restore what was pickled."""
         self.__dict__.update(state)
         self.__post_init__()
+
+    @property
+    def solver_name(self) -> str:
+        """Name of the solver that was asked for."""
+        return self.solver if isinstance(self.solver, str) else self.solver.name
 
     @property
     def is_linear(self) -> bool:
@@ -306,3 +316,80 @@ def warn_unless_converged(model: Model) -> None:
         concern = certificate.concern
     if concern is not None:
         warnings.warn(f"solver {model.solver!r} ended with {concern}", ConvergenceWarning, stacklevel=4)
+
+
+# What a model says of the rows of a source --------------------------------------------------------------
+
+
+def as_flat(decision: FloatArray) -> FloatArray:
+    """Return a single column as a flat array."""
+    return decision[:, 0] if decision.shape[1] == 1 else decision
+
+
+def labels_of(model: Model | Decider, decision: FloatArray) -> np.ndarray[Any, Any]:
+    """Return the label that each row's decision values stand for."""
+    classes = model.classes
+    assert classes is not None
+    if decision.shape[1] == 1:
+        return classes[(decision[:, 0] > 0).astype(np.intp)]
+    return classes[decision.argmax(axis=1)]
+
+
+@dataclass(frozen=True, eq=False)
+class Decider:
+    """A model's decision function, as little of it as can travel to blocks: of a linear one, w and b.
+
+    Parameters
+    ----------
+    classes : ndarray or None
+    bias : ndarray of shape (k,)
+    w : ndarray of shape (n, k) or None
+    model : Model or None
+        Where there is no w.
+    """
+
+    classes: np.ndarray[Any, Any] | None
+    bias: FloatArray
+    w: FloatArray | None
+    model: Model | None
+
+    @classmethod
+    def of(cls, model: Model) -> Decider:
+        """Return the decision function of a model."""
+        w = model.primal
+        return cls(model.classes, model.solution.bias, w, model if w is None else None)
+
+    def __call__(self, X: Matrix) -> FloatArray:
+        """Return f at each row, of shape (rows, k)."""
+        if self.model is not None:
+            return self.model.decision(X)
+        assert self.w is not None
+        return times(X, self.w) + self.bias
+
+    def decisions(self, block: Block) -> FloatArray:
+        """Return f at the rows of a block."""
+        return as_flat(self(block.X))
+
+    def labels(self, block: Block) -> np.ndarray[Any, Any]:
+        """Return the labels that the model gives to the rows of a block."""
+        return labels_of(self, self(block.X))
+
+    def right(self, block: Block) -> tuple[float, float]:
+        """Return the weight of rows of a block with the right label, and of all."""
+        weights = np.ones(block.rows) if block.weights is None else block.weights
+        return float(weights @ (self.labels(block) == block.y)), float(weights.sum())
+
+    def squares(self, block: Block) -> FloatArray:
+        """Return sums for the coefficient of determination, around a value near the mean: the model's bias.
+
+        Those of w, w y, w y^2 and w (y - f)^2, of shape (4, k), with y counted from the bias.
+        """
+        weights = np.ones(block.rows) if block.weights is None else block.weights
+        y, decision = value_columns(block.y), self(block.X)
+        if y.shape != decision.shape:
+            raise ValueError(
+                f"{block.place}: {y.shape[1]} values a row, where the model has {decision.shape[1]}"
+            )
+        total = np.full(y.shape[1], weights.sum())
+        error, y = y - decision, y - self.bias
+        return np.array([total, weights @ y, weights @ y**2, weights @ error**2])

@@ -18,7 +18,7 @@ from squaresvm.judging.left_out import LeftOut, left_out
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.models import updates
-from squaresvm.models.drift import Watch
+from squaresvm.models.factor_steps import Watch
 from squaresvm.models.model import Known, Model, NewRows, Update, positive
 from squaresvm.models.ownership import Claim, SupersededError
 from squaresvm.models.problems import make_problem
@@ -153,9 +153,7 @@ class State(Model):
         """Return the factor of H: the current one, or one made now and kept."""
         problem, known = self.problem, self.known
         found = self.factor if known.factor is None else known.factor
-        if isinstance(found, CholeskyFactor) and found.is_current:
-            return found  # Before 1 / C of all rows is taken for one made anew.
-        factor = CholeskyFactor.current(found, problem.operator, problem.ridge, problem.bias)
+        factor = CholeskyFactor.current(found, problem)
         if factor is not self.factor:
             known.factor = factor
         return factor
@@ -164,7 +162,7 @@ class State(Model):
     def current_solution(self) -> Solution:
         """The solution with a factor that may be used, or none."""
         factor = self.factor
-        if isinstance(self.known.factor, CholeskyFactor) and self.known.factor.is_current:
+        if self.known.factor is not None and self.known.factor.is_current:
             factor = self.known.factor
         return self.solution if factor is self.solution.factor else replace(self.solution, factor=factor)
 

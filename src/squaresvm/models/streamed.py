@@ -233,9 +233,9 @@ def _resolved(state: StreamedState) -> StreamedState:
     """Return the model of sums that have changed, with the certificate that they give."""
     sums = state.sums
     assert sums is not None
-    problem = SummedProblem(MomentsFactor(sums, state.settings.bias), _scales(state, sums), state.n_rows)
-    w, b = problem.solution()
-    certificate = problem.certify(w, b, state.settings.tol)
+    factor = MomentsFactor(sums, state.settings.bias)
+    w, b = factor.refined_minimum()
+    certificate = SummedProblem(factor, _scales(state, sums), state.n_rows).certify(w, b, state.settings.tol)
     reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
     solution = Solution(primal=w, bias=b)
     # The map to probabilities was made with rows that may have left.

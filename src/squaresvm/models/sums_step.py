@@ -9,17 +9,16 @@ import numpy as np
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.family import Loss
 from squaresvm.linalg.blas import times
-from squaresvm.models.drift import Watch
 from squaresvm.models.problems import encode, make_problem
-from squaresvm.models.steps import Check, Coming, Leaving
-from squaresvm.problem import Problem
+from squaresvm.models.steps import Check, Step
 from squaresvm.problem.products import is_wide
 from squaresvm.rows import Rows
-from squaresvm.solution import Certificate, Solution
+from squaresvm.solution import Solution
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 if TYPE_CHECKING:
     from squaresvm.models.state import State
+    from squaresvm.models.updates import Change, Coming, Leaving
 
 __all__ = ["SumsStep"]
 
@@ -34,26 +33,15 @@ _CHEAP = 2**17
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class SumsStep:
-    """Rows are added to the sums or subtracted from them, and one small system is solved.
-
-    Parameters
-    ----------
-    state : State
-    """
+class SumsStep(Step):
+    """Rows are added to the sums or subtracted from them, and one small system is solved."""
 
     solver = "direct"
+    _change: Change
 
     def __init__(self, state: State) -> None:
-        self.state = state
-        self.problem: Problem | None = None
-        self.solution = state.solution
-        self.reason = state.reason
-        self.refactored = False
-        self.requests = state.requests + 1
-        self.watch: Watch | None = None
-        self.certificate: Certificate | None = None
-        self._change: Leaving | Coming | None = None
+        super().__init__(state, None)
+        self.requests += 1
 
     @staticmethod
     def serves(state: State) -> bool:
@@ -96,10 +84,8 @@ class SumsStep:
             self.refactored = True
             return
         factor = MomentsFactor(moments, self.state.settings.bias)
-        w, b = factor.minimum()
-        gw, gb = factor.gradient(w, b)
-        dw, db = factor.step(-gw, -gb)
-        self.solution = Solution(primal=w + dw, bias=b + db, factor=factor)
+        w, b = factor.refined_minimum()
+        self.solution = Solution(primal=w, bias=b, factor=factor)
 
     # The residual ----------------------------------------------------------------------------------
 
@@ -108,7 +94,7 @@ class SumsStep:
         is_due = verify or self.refactored or self.requests >= _REQUESTS or not self.state.is_verified
         if is_due:
             return self._anew()
-        if self._rows.count * self._rows.n_columns <= _CHEAP:
+        if self._change.rows.count * self._change.rows.n_columns <= _CHEAP:
             return self._certified()
         residual, rows = self._sampled_residual()
         return Check(residual, rows, True) if residual <= self.state.settings.tol else self._anew()
@@ -116,8 +102,7 @@ class SumsStep:
     def _certified(self) -> Check:
         """Return the residual of all rows, which are so few that a pass costs nothing."""
         change = self._change
-        assert change is not None
-        problem = make_problem(self._rows, change.settings, change.classes, None, in_w=True)
+        problem = make_problem(self._change.rows, change.settings, change.classes, None, in_w=True)
         certificate = problem.certify(self.solution, change.settings.tol)
         if certificate.residual > change.settings.tol:
             return self._anew()
@@ -127,9 +112,8 @@ class SumsStep:
     def _anew(self) -> Check:
         """Take the sums anew over all rows, solve, and certify."""
         change = self._change
-        assert change is not None
         settings = change.settings
-        problem = make_problem(self._rows, settings, change.classes, None, in_w=True)
+        problem = make_problem(self._change.rows, settings, change.classes, None, in_w=True)
         factor = MomentsFactor(problem.linear.moments(), problem.bias)
         w, b = factor.minimum()
         dw, db = factor.step(*problem.descent(Solution(primal=w, bias=b)))
@@ -138,12 +122,6 @@ class SumsStep:
         self.reason = "squared loss, linear: sums over all rows were taken anew, and one small system solved"
         self.certificate = problem.certify(self.solution, settings.tol)
         return Check(self.certificate.residual, problem.n_rows, False)
-
-    @property
-    def _rows(self) -> Rows:
-        change = self._change
-        assert change is not None
-        return change.rest if isinstance(change, Leaving) else change.rows
 
     def _sampled_residual(self) -> tuple[float, int]:
         """Return max |z_i'g| over some rows, and how many those are, with g the gradient by the sums.
@@ -155,12 +133,11 @@ class SumsStep:
         assert isinstance(factor, MomentsFactor)
         w, b = self.solution.primal, self.solution.bias
         assert w is not None
-        rows = self._rows
+        rows = self._change.rows
         chosen = np.unique(np.random.default_rng().integers(rows.count, size=_SAMPLE))
         Z: Matrix = rows.take(chosen)
         gw, gb = factor.gradient(w, b)
         away = np.abs(times(Z, gw)) + times(abs(Z), self._rounding(factor.moments, w, b))
-        assert self._change is not None
         targets = encode(rows.y[chosen], self._change.classes)
         scale = 1.0 if self._change.classes is not None else float(np.abs(targets).max()) or 1.0
         balance = 0.0
@@ -187,7 +164,6 @@ class SumsStep:
 
     def _balance(self, Z: Matrix, rows: Rows, chosen: IntArray, targets: FloatArray, gb: FloatArray) -> float:
         """Return |A b - 1'beta| / (A |b| + |beta|_1), the last from the rows that were chosen."""
-        assert self._change is not None
         settings, w, b = self._change.settings, self.solution.primal, self.solution.bias
         assert w is not None
         costs = settings.C * settings.row_weights(rows.y[chosen], rows.weights[chosen])
@@ -197,6 +173,3 @@ class SumsStep:
         sizes = costs[:, None] * (np.abs(targets) + np.abs(times(Z, w) + b))
         away = np.abs(gb) + _EPS * sizes.mean(axis=0) * rows.count
         return float(np.divide(away, scale, out=np.zeros_like(gb), where=scale > 0).max())
-
-    def wipe(self) -> None:
-        """Do nothing: sums are not shared."""

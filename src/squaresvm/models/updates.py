@@ -3,46 +3,165 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from squaresvm.family import Loss
 from squaresvm.models.factor_steps import FactorStep, ProximalStep
-from squaresvm.models.hinge_steps import HingeStep, NewtonStep, RowStep
-from squaresvm.models.inverse_step import InverseStep
-from squaresvm.models.model import Known, NewRows, Settings, Update
+from squaresvm.models.model import Known, NewRows, Settings, Update, all_positive, positive
 from squaresvm.models.ownership import Claim
-from squaresvm.models.problems import check_costs, find_classes
-from squaresvm.models.steps import Check, Coming, Leaving, Step
+from squaresvm.models.problems import check_costs, encode, features, find_classes
+from squaresvm.models.steps import HingeStep, InverseStep, MultiplierStep, NewtonStep, Step
 from squaresvm.models.sums_step import SumsStep
-from squaresvm.operators import LinearOperator
+from squaresvm.operators import LinearOperator, StoredOperator
 from squaresvm.rows import Rows
-from squaresvm.rows.chunks import dropped
+from squaresvm.rows.chunks import Features, dropped
 from squaresvm.rows.labels import same_kind
-from squaresvm.typing import BoolArray, FloatArray, IntArray
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 if TYPE_CHECKING:
     from squaresvm.models.state import State
 
-__all__ = ["forget", "learn"]
+__all__ = ["Coming", "Leaving", "forget", "learn"]
 
 #: Rows that are looked at for one of a class: first a few, then so many together.
 _FIRST, _AT_ONCE = 64, 65536
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """Rows that come or leave, some of them of positive weight.
+
+    Parameters
+    ----------
+    state : State
+        As it was.
+    rows : Rows
+        All rows afterwards.
+    classes : ndarray or None
+        Of these; the very same array as the state's where none is new and none is lost.
+    settings : Settings
+        Of these: with the weights of their classes.
+    """
+
+    state: State
+    rows: Rows
+    classes: np.ndarray[Any, Any] | None
+    settings: Settings
+
+    @property
+    def same_classes(self) -> bool:
+        """Whether no class is new, and none lost."""
+        return self.classes is self.state.classes
+
+
+@dataclass(frozen=True, eq=False)
+class Leaving(Change):
+    """Rows of positive weight that leave.
+
+    Parameters
+    ----------
+    state, rows, classes, settings :
+        As in `Change`.
+    positions : ndarray
+        Where those that leave stand among the rows held, sorted.
+    weights : ndarray
+        Sample weight times class weight of the rest.
+    """
+
+    positions: IntArray
+    weights: FloatArray
+
+    @cached_property
+    def held(self) -> IntArray:
+        """Where the rows of the new problem stand among the rest."""
+        return positive(self.weights)
+
+    @cached_property
+    def gone(self) -> IntArray:
+        """Where the rows that leave stand in the old problem."""
+        state = self.state
+        everyone = all_positive(state.weights)
+        return self.positions if everyone else np.searchsorted(state.held, self.positions)
+
+    @property
+    def targets(self) -> FloatArray:
+        """Targets of the new problem."""
+        if self.same_classes:
+            return np.asarray(dropped(self.state.problem.targets, self.gone))
+        return encode(self.rows.y[self.held], self.classes)
+
+    @property
+    def X(self) -> Features:
+        """Features of the new problem; in chunks for whoever holds K, and may never need them whole."""
+        stored = isinstance(self.state.problem.operator, StoredOperator)
+        in_chunks = stored and all_positive(self.weights)
+        return self.rows.features if in_chunks else features(self.rows, self.held)
+
+
+@dataclass(frozen=True, eq=False)
+class Coming(Change):
+    """Rows that come.
+
+    Parameters
+    ----------
+    state, rows, classes, settings :
+        As in `Change`.
+    added : Rows
+        The new ones alone.
+    all_weights : ndarray
+        Sample weight times class weight of the new rows.
+    kernel_values : ndarray or None
+        Of the new rows with all rows, where the kernel is precomputed.
+    """
+
+    added: Rows
+    all_weights: FloatArray
+    kernel_values: Matrix | None
+
+    @cached_property
+    def counted(self) -> IntArray:
+        """Which of the new rows have positive weight."""
+        return np.flatnonzero(self.all_weights > 0)
+
+    @property
+    def weights(self) -> FloatArray:
+        """Weights of the new rows of positive weight."""
+        return self.all_weights[self.counted]
+
+    @cached_property
+    def held(self) -> IntArray:
+        """Where the rows of the new problem stand among all rows."""
+        return np.concatenate([self.state.held, self.state.rows.count + self.counted])
+
+    @property
+    def targets(self) -> FloatArray:
+        """Targets of the new problem."""
+        return encode(self.rows.y[self.held], self.classes)
+
+    @property
+    def X(self) -> Matrix:
+        """Features of the new problem; with a precomputed kernel, the new rows' kernel values with all."""
+        if self.kernel_values is None:
+            return features(self.rows, self.held)
+        return self.kernel_values[self.counted][:, self.held]
 
 
 def _step_for(state: State) -> Step:
     """Return the kind of step that fits a model."""
     if SumsStep.serves(state):
         return SumsStep(state)
-    if isinstance(state.problem.operator, LinearOperator):
-        return NewtonStep(state) if state.solution.beta is None else RowStep(state)
+    problem = state.problem
+    if isinstance(problem.operator, LinearOperator):
+        return (NewtonStep if state.solution.beta is None else MultiplierStep)(state, problem)
     if InverseStep.serves(state):
-        return InverseStep(state)
+        return InverseStep(state, problem)
     if state.settings.loss == Loss.SQUARED_HINGE:
-        return HingeStep(state)
-    return ProximalStep(state) if state.settings.proximal else FactorStep(state)
+        return HingeStep(state, problem)
+    return (ProximalStep if state.settings.proximal else FactorStep)(state, problem)
 
 
 def forget(state: State, positions: IntArray, *, verify: bool = False) -> Update:
@@ -80,10 +199,10 @@ def forget(state: State, positions: IntArray, *, verify: bool = False) -> Update
             "forgetting these rows would leave rows of weight zero only: there would be no model"
         )
     classes = _remaining_classes(state, rest, weights, inside)
-    leaving = Leaving(state, rest, inside, weights, classes, _settings_without(state, classes))
+    leaving = Leaving(state, rest, classes, _settings_without(state, classes), inside, weights)
     step = _step_for(state)
     step.forget(leaving)
-    return _finished(state, step, verify, positions.size, leaving, rest)
+    return _finished(step, leaving, verify, positions.size)
 
 
 def learn(state: State, new: NewRows) -> Update:
@@ -105,10 +224,10 @@ def learn(state: State, new: NewRows) -> Update:
     if classes is not None and not np.isin(labels[counts], classes).all():
         classes = find_classes(np.concatenate([classes, labels[counts]]), settings)
     values = new.X if precomputed else None
-    coming = Coming(state, rows, added, weights, classes, settings, values)
+    coming = Coming(state, rows, classes, settings, added, weights, values)
     step = _step_for(state)
     step.learn(coming)
-    return _finished(state, step, False, labels.shape[0], coming, rows)
+    return _finished(step, coming, False, labels.shape[0])
 
 
 def _settings_with(state: State, labels: np.ndarray[Any, Any], new: NewRows) -> Settings:
@@ -144,11 +263,10 @@ def _without_effect(state: State, rows: Rows, count: int) -> Update:
     return Update(after, after.certificate.residual, held, False, False, count, commit)
 
 
-def _finished(
-    state: State, step: Step, verify: bool, count: int, change: Leaving | Coming, rows: Rows
-) -> Update:
+def _finished(step: Step, change: Change, verify: bool, count: int) -> Update:
     """Return the update after a step."""
-    check: Check = step.check(verify)
+    state, rows = change.state, change.rows
+    check = step.check(verify)
     claim = Claim(state.claim)
     certificate = step.certificate if not check.sampled else None
     after = replace(

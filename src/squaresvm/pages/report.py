@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, r2_score
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import lead
-from squaresvm.models.outputs import labels_of
+from squaresvm.models.model import labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.problem import Loss

@@ -163,13 +163,6 @@ class SummedProblem:
         by_trace = float(np.linalg.norm(moments.mean) + away)
         return by_trace if moments.largest is None else min(moments.largest, by_trace)
 
-    def solution(self) -> tuple[FloatArray, FloatArray]:
-        """Return (w, b) of the optimum, refined once."""
-        w, b = self.factor.minimum()
-        in_w, in_b = self.factor.gradient(w, b)
-        dw, db = self.factor.step(-in_w, -in_b)
-        return w + dw, b + db
-
     def certify(self, w: FloatArray, b: FloatArray, tol: float) -> Certificate:
         """Return the certificate at (w, b), its residual an upper bound.
 

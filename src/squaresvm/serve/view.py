@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from squaresvm.estimators.requests import Updating
-from squaresvm.models.outputs import as_flat, labels_of
+from squaresvm.models.model import as_flat, labels_of
 from squaresvm.models.state import State
 from squaresvm.readers.preparation import Preparation, PreparedRows
 from squaresvm.serve.rows import RequestError, columns_of

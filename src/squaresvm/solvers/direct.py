@@ -67,8 +67,7 @@ class Direct:
         if problem.operator.features is not None:
             with threads_for_blas():
                 return by_sums(problem.linear, _ENOUGH * tol)
-        operator = problem.operator
-        factor = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
+        factor = CholeskyFactor.of(problem)
         solution = factor.solve(problem.targets)  # (7), bordered; (12) where K is K W K'.
         return refined(problem, solution, tol, lambda found: factor.refine(found, problem.targets))
 

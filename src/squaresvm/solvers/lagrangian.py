@@ -162,11 +162,8 @@ class _Kernel:
     """Q of (27) through one Cholesky factor, or through its inverse where that is at hand."""
 
     def __init__(self, problem: Problem, inverse: Inverse | None = None) -> None:
-        operator = problem.operator
         self._problem = problem
-        if inverse is None:
-            inverse = CholeskyFactor.build(operator.store(), operator.slots, problem.ridge, problem.bias)
-        self._factor = inverse
+        self._factor: Inverse = CholeskyFactor.of(problem) if inverse is None else inverse
         self._z = self._beta = np.zeros(problem.n_rows)
         self._bias = np.zeros(1)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squaresvm.linalg.split_inverse import (
+from squaresvm.factors.slot_inverse import (
     columns_of_split,
     invert_further,
     share_done,
