@@ -89,7 +89,7 @@ def test_targets(cls, targets, message):
 
 @every_classifier
 def test_several_targets(cls):
-    message = r"y should be a 1d array, got an array of shape \(20, 2\)"
+    message = r"y with several columns must say by 0 and 1 which labels each row has; y\[2, 0\] is -1.0"
     refused(fitted(cls), message, X, np.column_stack([Y, Y]))
 
 

@@ -185,7 +185,7 @@ class TestStreams:
         with pytest.raises(ValueError, match="row 2: y is"):
             LSSVR(kernel="linear").fit(ArraySource(X, Y))
         with pytest.raises(ValueError, match="labels must have one dimension"):
-            squaresvm.LSSVC(kernel="linear").fit(ArraySource(X, np.ones((4, 2), dtype=int)))
+            squaresvm.LSSVC(kernel="linear").fit(ArraySource(X, np.ones((4, 1), dtype=int)))
 
     def test_another_number_of_targets(self):
         X, _ = data("regression", 30, seed=5)

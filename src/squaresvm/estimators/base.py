@@ -116,8 +116,9 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             Rows; the kernel matrix (m, m) with ``kernel='precomputed'``. With ``kernel='linear'`` a source of
             blocks out of ``squaresvm.streaming``, which has labels and weights of its own: the rows are
             read a few times and not kept.
-        y : array-like of shape (m,)
-            Labels or values; none beside a source.
+        y : array-like of shape (m,) or (m, k)
+            Labels or values; none beside a source. Of k columns, for classifiers: which of k labels each row
+            has, by 0 and 1.
         sample_weight : array-like of shape (m,), optional
             Multiplies C row by row. A row of weight 0 is held but is no part of the problem.
         ids : iterable of hashables, one a row, or 'index', optional
@@ -258,7 +259,7 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         given = X
-        rules = {**self._array_rules(), **self._target_rules()}
+        rules = {**self._array_rules(), **self._target_rules(y)}
         # Whether a kernel matrix is finite comes to light with its symmetry, without a pass more.
         X, y = validate_data(self, X, y, ensure_all_finite=not self._is_precomputed, **rules)
         X = canonical_csr(X)
@@ -284,10 +285,10 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
             "dtype": (np.float64, np.float32),
         }
 
-    def _target_rules(self) -> dict[str, Any]:
+    def _target_rules(self, y: Any) -> dict[str, Any]:
         return {}
 
-    def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _check_targets(self, y: Any) -> np.ndarray[Any, Any]:
         return y
 
     def _kept_of_rows(self) -> list[str]:

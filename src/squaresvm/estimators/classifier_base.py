@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 
 from squaresvm.estimators.base import refuse_out
@@ -22,7 +23,7 @@ from squaresvm.models.model import Decider, Model, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import two_labels
+from squaresvm.rows.labels import has_columns, indicator, indicator_signs, two_labels
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
@@ -78,15 +79,31 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         elif weights is not None and not (isinstance(weights, str) and weights == "balanced"):
             raise ValueError(f"class_weight must be a dict, 'balanced' or None; got {weights!r}")
 
-    def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _target_rules(self, y: Any) -> dict[str, Any]:
+        return {"multi_output": True} if has_columns(y) else {}
+
+    def _check_targets(self, y: Any) -> np.ndarray[Any, Any]:
+        if y.ndim == 2:
+            return indicator_signs(y)
         pair = two_labels(y)
         if pair is None or not float(pair[0]).is_integer() or not float(pair[1]).is_integer():
             check_classification_targets(y)
-        return y
+        return np.asarray(y)
+
+    def _check_new_targets(self, state: Model, y: np.ndarray[Any, Any]) -> None:
+        k = state.solution.bias.size
+        if (y.ndim == 2) is not (state.classes is None) or (y.ndim == 2 and y.shape[1] != k):
+            held = "one label a row" if state.classes is not None else f"an indicator of {k} labels"
+            raise ValueError(f"the model was fitted on {held}; got y of shape {y.shape}")
 
     def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float]:
         if self.class_weight is None:
             return {}
+        if rows.y.ndim == 2:
+            raise ValueError(
+                "class_weight is for rows that have one label each: a row of several has one weight for all "
+                "of them, its sample_weight"
+            )
         if isinstance(self.class_weight, Mapping):
             known = set(rows.y.tolist())
             unknown = [label for label in self.class_weight if label not in known]
@@ -107,19 +124,21 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         return {label: float(weight) for label, weight in self.class_weight.items()}
 
     @property
-    def classes_(self) -> np.ndarray[Any, Any]:
-        """The labels, sorted."""
-        classes = self._fitted("classes_").classes
-        assert classes is not None
-        return classes.copy()
+    def classes_(self) -> Any:
+        """The labels, sorted; where rows may have several, whether each is there, a list of [0, 1]."""
+        state = self._fitted("classes_")
+        if state.classes is None:
+            return [np.arange(2) for _ in range(state.solution.bias.size)]
+        return state.classes.copy()
 
     @property
     def class_weight_(self) -> FloatArray:
         """Weight of each class, as resolved at fit."""
         state = self._fitted("class_weight_")
-        assert state.settings.class_weight is not None
-        weights = state.settings.class_weight
-        return np.array([weights.get(label, 1.0) for label in self.classes_.tolist()])
+        weights, classes = state.settings.class_weight or {}, state.classes
+        if classes is None:
+            return np.ones(state.solution.bias.size)
+        return np.array([weights.get(label, 1.0) for label in classes.tolist()])
 
     def decision_function(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
         """Return f at each row: positive for ``classes_[1]`` of two, a column a class for more.
@@ -140,9 +159,13 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         """
         state = self._current()
         if is_source(X):
-            assert state.classes is not None
-            labels = state.classes.tolist()
-            names = ("decision",) if len(labels) == 2 else tuple(f"decision_{label}" for label in labels)
+            classes = np.arange(state.solution.bias.size) if state.classes is None else state.classes
+            labels = classes.tolist()
+            names = (
+                ("decision",)
+                if state.solution.bias.size == 1
+                else tuple(f"decision_{label}" for label in labels)
+            )
             return self._said(X, Decider.of(state).decisions, out, names)
         refuse_out(out)
         return as_flat(self._decision(state, X))
@@ -168,7 +191,9 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
             decide = Decider.of(state)
             if out is not None and decide.classes is not None:
                 decide = replace(decide, classes=storable(decide.classes))
-            return self._said(X, decide.labels, out, ("prediction",))
+            count = 1 if decide.classes is not None else state.solution.bias.size
+            names = ("prediction",) if count == 1 else tuple(f"prediction_{j}" for j in range(count))
+            return self._said(X, decide.labels, out, names)
         refuse_out(out)
         return labels_of(state, self._decision(state, X))
 
@@ -192,7 +217,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         return float(super().score(X, y, sample_weight))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return calibrated probabilities, a column a class.
+        """Return calibrated probabilities, a column a class, or a label where rows may have several.
 
         Calibrated on leave-one-out decision values when first asked for: exact ones for the squared loss,
         those of a fixed active set for the squared hinge. For wide sparse rows, on the values of ten folds,
@@ -238,11 +263,15 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
             with REQUESTS:
                 state = self._holding("calibrating probabilities anew")
                 if state.known.calibration is None:
-                    assert state.classes is not None
-                    values = state.values_to_calibrate_on()
-                    codes = np.searchsorted(state.classes, state.rows.y[state.held])
-                    weights = state.given_weights[state.held]
-                    state.known.calibration = Calibration.fit(values, codes, weights, state.weighs_classes)
+                    values, weights = state.values_to_calibrate_on(), state.given_weights[state.held]
+                    y, classes = state.rows.y[state.held], state.classes
+                    state.known.calibration = (
+                        Calibration.of_labels(values, y, weights)
+                        if classes is None
+                        else Calibration.fit(
+                            values, np.searchsorted(classes, y), weights, state.weighs_classes
+                        )
+                    )
         assert state.calibration is not None
         return state, state.calibration
 
@@ -268,6 +297,11 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
         -------
         self
         """
+        if has_columns(y):
+            if classes is not None:
+                raise ValueError("classes is for rows of one label: y says by 0 and 1 which labels there are")
+            step = self.learn if self.__sklearn_is_fitted__() else self.fit
+            return step(X, y, sample_weight, ids)
         if classes is not None:
             known = np.asarray(classes)
             strange = np.setdiff1d(np.asarray(y), known)
@@ -394,5 +428,13 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets):
 
     @staticmethod
     def _share_of_right(state: State, values: FloatArray) -> float:
-        held, predicted = state.held, labels_of(state, values)
-        return float(accuracy_score(state.rows.y[held], predicted, sample_weight=state.given_weights[held]))
+        held, y = state.held, state.rows.y[state.held]
+        truth = indicator(y) if state.classes is None else y
+        predicted, weights = labels_of(state, values), state.given_weights[held]
+        return float(accuracy_score(truth, predicted, sample_weight=weights))
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

@@ -31,6 +31,12 @@ class LSSVC(Reweighting, SquareSVMClassifier):
     than 1; :class:`RLSSVC` lets those go. More than two classes are separated one from the rest, and all
     share one factor.
 
+    Rows may have several labels each: y of shape (m, k), scikit-learn's indicator of labels. Each label is
+    fitted as if it were alone, on the one factor; `predict` returns such an indicator, and decision values
+    and probabilities have a column a label, which scikit-learn's metrics take. ``classes_`` is then a list of
+    ``[0, 1]`` for each label, as that of trees and forests, and scores are shares of rows that are right in
+    all of their labels.
+
     Parameters
     ----------
     C : float, default=1.0
@@ -68,7 +74,7 @@ class LSSVC(Reweighting, SquareSVMClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,), or list of such
     support_ : ndarray of shape (n_support,)
         Positions of the support vectors among the rows held.
     support_vectors_ : array or CSR matrix of shape (n_support, n_features)

@@ -124,7 +124,8 @@ class PredictingSets(Updating):
         with REQUESTS:
             state = self._holding("predict_set")
             probes = self._checked_queries(X)
-            assert state.classes is not None
+            if state.classes is None:
+                raise ValueError("predict_set is of rows that have one label each; this model has several")
             if state.problem.n_rows < 2:
                 raise ValueError("leaving one row out needs at least two rows of positive weight")
             codes = np.searchsorted(state.classes, state.rows.y[state.held])

@@ -20,7 +20,7 @@ from squaresvm.models.model import Known
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import canonical_csr
-from squaresvm.rows.labels import same_kind
+from squaresvm.rows.labels import indicator, same_kind
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["LeavingOut", "probes_of", "values_without"]
@@ -127,7 +127,7 @@ class LeavingOut(SquareSVM):
             state, folds = self._folds(None, groups)
             rows, truth = self._check_new_rows_to_judge(state, X, y)
             ones = np.ones(truth.shape[0])
-            judge = Judge(scorer, rows, truth, state.classes, ones, ones)
+            judge = Judge(scorer, rows, truth, state.classes, ones, ones, is_classifier(self))
             at = state.left_out().at(probes_of(state, rows))
             whole = judge(state.decision(rows))
             inner = folds.within(state.held, state.rows.count)
@@ -136,7 +136,7 @@ class LeavingOut(SquareSVM):
     def _check_new_rows_to_judge(self, state: State, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
         """Return rows and their true targets; a ValueError where these are not of the model's kind."""
         X = self._prepared(X)
-        X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules())
+        X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules(y))
         truth = np.asarray(self._check_targets(y))
         if state.classes is not None:
             truth = same_kind(truth, state.classes)
@@ -145,6 +145,8 @@ class LeavingOut(SquareSVM):
                 raise ValueError(f"y holds {strange.tolist()[0]!r}, which is no class of the model")
         elif truth.shape[1:] != state.rows.y.shape[1:]:
             raise ValueError(f"the model has targets of shape {state.rows.y.shape}; got {truth.shape}")
+        elif is_classifier(self):
+            truth = indicator(truth)
         return state.like_held(canonical_csr(X)), truth
 
     def _folds(self, cv: Any, groups: Any) -> tuple[State, Folds]:

@@ -132,7 +132,7 @@ class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
     def _bias(self) -> Bias:
         return Bias.free()
 
-    def _target_rules(self) -> dict[str, Any]:
+    def _target_rules(self, y: Any) -> dict[str, Any]:
         return {"y_numeric": True, "multi_output": True}
 
     def _check_rows(self, X: Any, y: Any, sample_weight: Any, ids: Any) -> Rows:
@@ -143,7 +143,7 @@ class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
         _check_several(y)
         return super()._check_new_rows(state, X, y)
 
-    def _check_targets(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _check_targets(self, y: Any) -> np.ndarray[Any, Any]:
         values = np.asarray(y, dtype=np.float64)
         if values.ndim > 2 or 0 in values.shape[1:]:
             raise ValueError(f"y must be of shape (m,), or (m, k) for k targets; got shape {values.shape}")

@@ -132,11 +132,11 @@ class Updating(LeavingOut, Proving):
     def _check_new_rows(self, state: Model, X: Any, y: Any) -> tuple[Matrix, np.ndarray[Any, Any]]:
         if state.settings.kernel is not None:
             X = self._prepared(X, new_levels=False)
-            X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules())
+            X, y = validate_data(self, X, y, reset=False, **self._array_rules(), **self._target_rules(y))
             return state.like_held(canonical_csr(X)), np.array(self._check_targets(y))
         # A precomputed kernel grows with the rows, so its width is not that of `fit`.
         probe = self._copy()
-        X, y = validate_data(probe, X, y, **self._array_rules(), **self._target_rules())
+        X, y = validate_data(probe, X, y, **self._array_rules(), **self._target_rules(y))
         X = X.toarray() if sp.issparse(X) else X
         held = state.rows_for("learn").count
         width = held + X.shape[0]

@@ -57,13 +57,17 @@ def decode_bound(value: Any, what: str) -> float | None:
     return found
 
 
-def decode_calibration(arrays: Arrays, classes: np.ndarray[Any, Any] | None) -> Calibration | None:
-    """Return the map to probabilities, where the file holds one."""
+def decode_calibration(
+    arrays: Arrays, classes: np.ndarray[Any, Any] | None, n_labels: int
+) -> Calibration | None:
+    """Return the map to probabilities, where the file holds one; `n_labels` that rows may have together."""
     if "above" not in arrays:
         return None
-    if classes is None:
+    if classes is not None:
+        return decode_maps(arrays, "", int(classes.size))
+    if n_labels == 0:
         raise ValueError("it holds probabilities of values that have none")
-    return decode_maps(arrays, "", int(classes.size))
+    return decode_maps(arrays, "", n_labels, independent=True)
 
 
 def encode_maps(calibration: Calibration, prefix: str = "") -> Arrays:
@@ -72,15 +76,18 @@ def encode_maps(calibration: Calibration, prefix: str = "") -> Arrays:
     return arrays if calibration.offset is None else {**arrays, f"{prefix}offset": calibration.offset}
 
 
-def decode_maps(arrays: Arrays, prefix: str, n_classes: int) -> Calibration:
+def decode_maps(arrays: Arrays, prefix: str, n_classes: int, independent: bool = False) -> Calibration:
     """Return the map to probabilities of two arrays of slopes, and one of offsets where there is one."""
     above, below = (floats_of(arrays, f"{prefix}{name}", n_classes) for name in ("above", "below"))
     if min(above.min(), below.min()) <= 0.0:
         raise ValueError("a slope of its probabilities is not positive")
-    if n_classes == 2 and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
+    pair = n_classes == 2 and not independent
+    if pair and (above.tolist(), below.tolist()) != (below[::-1].tolist(), above[::-1].tolist()):
         raise ValueError("its slopes give two classes probabilities that do not sum to one")
     if f"{prefix}offset" not in arrays:
-        return Calibration(above, below)
+        return Calibration(above, below, independent=independent)
+    if independent:
+        raise ValueError("it holds offsets of labels that have none")
     offset = floats_of(arrays, f"{prefix}offset", n_classes)
     if n_classes == 2 and offset[0] != -offset[1]:
         raise ValueError("its offsets give two classes probabilities that do not sum to one")

@@ -272,8 +272,9 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     """Return the state of rows and the solution that header and arrays describe."""
     if settings.class_weight is None and rows.y.dtype != np.float64:
         raise ValueError("its values are not in double precision")
-    if settings.class_weight is not None and rows.y.ndim != 1:
-        raise ValueError("its labels are several a row")
+    several = settings.class_weight is not None and rows.y.ndim == 2
+    if several and (settings.class_weight or not np.all(np.abs(rows.y) == 1.0)):
+        raise ValueError("its labels are several a row, and neither there nor not")
     weights = settings.row_weights(rows.y, rows.weights)
     held = np.flatnonzero(weights > 0)
     if held.size == 0:
@@ -287,7 +288,7 @@ def solved(header: dict[str, Any], arrays: Arrays, settings: Settings, rows: Row
     operator = _precomputed(arrays, settings, weights[held])
     claimed = header.get("certificate")  # Not in files of earlier versions.
     known = Known(
-        calibration=decode_calibration(arrays, classes),
+        calibration=decode_calibration(arrays, classes, columns if several else 0),
         claimed=None if claimed is None else decode_certificate(claimed, columns),
     )
     solver, reason = decode_solver(header)

@@ -69,6 +69,9 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
         raise ValueError("its number of rows is impossible")
     classes, counts = _classes(header, arrays, settings)
     k = targets_of(classes, int(arrays["bias"].size))
+    has_labels = settings.class_weight is not None and classes is None
+    if has_labels and (k < 2 or settings.class_weight):
+        raise ValueError("it has a classifier's numbers and no classes")
     solver, reason = decode_solver(header)
     state = StreamedState(
         settings=settings,
@@ -80,7 +83,7 @@ def decode_stream(header: dict[str, Any], arrays: Arrays, settings: Settings) ->
         count=rows,
         counts=counts,
         judged=decode_certificate(described["certificate"], k),
-        to_probabilities=decode_calibration(arrays, classes),
+        to_probabilities=decode_calibration(arrays, classes, k if has_labels else 0),
         sums=_sums(described, arrays, settings, (n, k)),
         scale=_scale(described["scale"], k if classes is None else 1),
     )
@@ -119,7 +122,7 @@ def _check_solution(state: StreamedState) -> None:
 
 
 def _classes(header: dict[str, Any], arrays: Arrays, settings: Settings) -> tuple[Any, Any]:
-    if settings.class_weight is None:
+    if settings.class_weight is None or "classes" not in arrays:
         return None, np.empty(0)
     classes = decode_labels(header, arrays, "classes")
     if classes.size < 2 or np.unique(classes).tolist() != classes.tolist():

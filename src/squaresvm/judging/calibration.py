@@ -48,6 +48,9 @@ class Calibration:
         Slopes where it does not.
     offset : ndarray of shape (n_classes,), optional
         Logits at the threshold of the decision. None: zero, and the predicted class is the likeliest.
+    independent : bool, default=False
+        Whether rows may have several labels: then each has a map of its own value f_k, and nothing sums to
+        one.
 
     Examples
     --------
@@ -62,6 +65,17 @@ class Calibration:
     above: FloatArray
     below: FloatArray
     offset: FloatArray | None = None
+    independent: bool = False
+
+    @classmethod
+    def of_labels(cls, decision: FloatArray, targets: FloatArray, weights: FloatArray) -> Calibration:
+        """Return the map of each label by itself, from values and targets of shape (m, k)."""
+        each = [
+            cls.fit(decision[:, [k]], (targets[:, k] > 0).astype(np.intp), weights)
+            for k in range(decision.shape[1])
+        ]
+        above, below = np.array([m.above[1] for m in each]), np.array([m.below[1] for m in each])
+        return cls(above, below, independent=True)
 
     @classmethod
     def fit(
@@ -108,11 +122,15 @@ class Calibration:
             pair = np.array([below, above]), np.array([above, below]), np.array([-offset, offset])
             return cls(*pair)
         found = [_slopes_and_offset(leads[:, k], codes == k, weights) for k in range(n_classes)]
-        maps = cls(*(np.array(numbers) for numbers in zip(*found, strict=True)))
+        above, below, offsets = np.array(found).T
+        maps = cls(above, below, offsets)
         return replace(maps, offset=_balanced(maps, leads, codes, weights))
 
     def probabilities(self, decision: FloatArray) -> FloatArray:
-        """Return probabilities of shape (rows, n_classes) that sum to one."""
+        """Return probabilities of shape (rows, n_classes) that sum to one; those of labels need not."""
+        if self.independent:
+            p = expit(np.where(decision > 0, self.above, self.below) * decision)
+            return np.where(decision > 0, np.maximum(p, np.nextafter(0.5, 1.0)), p)
         p = self._of_leads(lead(decision))
         if self.offset is not None:
             return p

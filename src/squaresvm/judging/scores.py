@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
-from squaresvm.rows.labels import value_columns
+from squaresvm.rows.labels import decided, value_columns
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Judge", "check_scoring"]
@@ -44,11 +44,12 @@ class Judge:
         The rows, handed on to the scorer.
     y : ndarray of shape (m,)
     classes : ndarray or None
-        None for regression.
+        None for regression, and where rows may have several labels.
     sample_weight : ndarray of shape (m,)
         Of the caller.
     weights : ndarray of shape (m,)
         Sample weight times class weight.
+    is_classifier : bool
     """
 
     scorer: Callable[..., float] | None
@@ -57,15 +58,17 @@ class Judge:
     classes: np.ndarray[Any, Any] | None
     sample_weight: FloatArray
     weights: FloatArray
+    is_classifier: bool
 
     def __call__(self, values: FloatArray) -> float:
         """Return the score of decision values of shape (m, k)."""
         if self.scorer is None:
-            if self.classes is None:
+            if not self.is_classifier:
                 return self._determination(values)
-            return float(np.average(_labels(self.classes, values) == self.y, weights=self.weights))
+            right = decided(self.classes, values) == self.y
+            return float(np.average(right if right.ndim == 1 else right.all(axis=1), weights=self.weights))
         outputs: BaseEstimator = _Regressor(values if self.y.ndim == 2 else values[:, 0])
-        if self.classes is not None:
+        if self.is_classifier:
             outputs = _Classifier(values, self.classes)
         score = self.scorer(outputs, self.X, self.y, **self._weights())
         if isinstance(score, bool) or not isinstance(score, Real):
@@ -87,12 +90,6 @@ class Judge:
         function: Any = getattr(self.scorer, "_score_func", self.scorer)
         takes = "sample_weight" in inspect.signature(function).parameters
         return {"sample_weight": self.sample_weight} if takes else {}
-
-
-def _labels(classes: np.ndarray[Any, Any], values: FloatArray) -> np.ndarray[Any, Any]:
-    if values.shape[1] == 1:
-        return classes[(values[:, 0] > 0).astype(np.intp)]
-    return classes[values.argmax(axis=1)]
 
 
 class _Outputs(BaseEstimator):
@@ -119,12 +116,16 @@ class _Regressor(RegressorMixin, _Outputs):
 
 
 class _Classifier(ClassifierMixin, _Outputs):
-    def __init__(self, values: FloatArray, classes: np.ndarray[Any, Any]) -> None:
+    def __init__(self, values: FloatArray, classes: np.ndarray[Any, Any] | None) -> None:
         super().__init__(values)
-        self.classes_ = classes
+        self.classes = classes
+
+    @property
+    def classes_(self) -> Any:
+        return [np.arange(2)] * self.values.shape[1] if self.classes is None else self.classes
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        return _labels(self.classes_, self._of(X))
+        return decided(self.classes, self._of(X))
 
     def decision_function(self, X: Any) -> FloatArray:
         values = self._of(X)

@@ -19,7 +19,7 @@ from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import value_columns
+from squaresvm.rows.labels import decided, value_columns
 from squaresvm.solution import Certificate, Solution, Status
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Block
@@ -226,7 +226,7 @@ class Model(ABC):
     ----------
     settings : Settings
     classes : ndarray of shape (n_classes,) or None
-        None for regression.
+        None for regression, and where rows may have several labels each: values of -1 and +1 then.
     solution : Solution
     solver, reason : str
         Which solver it was, and why: of the fit, or of the last request.
@@ -328,11 +328,7 @@ def as_flat(decision: FloatArray) -> FloatArray:
 
 def labels_of(model: Model | Decider, decision: FloatArray) -> np.ndarray[Any, Any]:
     """Return the label that each row's decision values stand for."""
-    classes = model.classes
-    assert classes is not None
-    if decision.shape[1] == 1:
-        return classes[(decision[:, 0] > 0).astype(np.intp)]
-    return classes[decision.argmax(axis=1)]
+    return decided(model.classes, decision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +373,8 @@ class Decider:
     def right(self, block: Block) -> tuple[float, float]:
         """Return the weight of rows of a block with the right label, and of all."""
         weights = np.ones(block.rows) if block.weights is None else block.weights
-        return float(weights @ (self.labels(block) == block.y)), float(weights.sum())
+        right = self.labels(block) == block.y
+        return float(weights @ (right if right.ndim == 1 else right.all(axis=1))), float(weights.sum())
 
     def squares(self, block: Block) -> FloatArray:
         """Return sums for the coefficient of determination, around a value near the mean: the model's bias.

@@ -89,8 +89,8 @@ def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:
 
 
 def find_classes(y: np.ndarray[Any, Any], settings: Settings) -> np.ndarray[Any, Any] | None:
-    """Return the sorted labels, at least two; None for regression."""
-    if settings.class_weight is None:
+    """Return the sorted labels, at least two; None for regression and where rows may have several."""
+    if settings.class_weight is None or y.ndim == 2:
         return None
     classes = two_labels(y)
     if classes is None:

@@ -249,7 +249,7 @@ def without_rows(before: StreamedState, source: Source, numbers: Iterable[int]) 
     gone = list(numbers)
     if not gone:
         raise ValueError("no rows are named: there is nothing to forget")
-    remaining, has_labels = RemainingSource(source, gone), before.classes is not None
+    remaining, has_labels = RemainingSource(source, gone), before.settings.class_weight is not None
     if source.n_rows is not None and max(gone) >= source.n_rows:
         raise KeyError(f"no row {max(gone)}: the source has rows 0 to {source.n_rows - 1}")
     _check_same_rows(before, source, has_labels)
@@ -284,7 +284,8 @@ def _check_same_rows(before: StreamedState, source: Source, has_labels: bool) ->
             f"the source has {survey.rows} rows of positive weight and the model is of {before.count}: "
             f"{_SAME_ROWS}"
         )
-    if has_labels and not _same_classes(survey.labels, before.classes):
+    labels = survey.labels if survey.labels.ndim == 1 else None
+    if has_labels and not _same_classes(labels, before.classes):
         raise ValueError(f"the source has other classes than the model: {_SAME_ROWS}")
     problem = _posed(source, survey, before.settings, before.classes)
     found, known = problem.certify(before.solution, before.settings.tol), before.certificate
@@ -345,7 +346,6 @@ def _calibrate(
     """
     w, b = solution.primal, solution.bias
     assert w is not None
-    assert encoding.classes is not None
     sample = sample.lowest(_CALIBRATED)
     targets, costs = encoding.encode(sample.y, sample.weights)
     values = np.asarray(sample.X @ w, dtype=np.float64) + b
@@ -361,6 +361,8 @@ def _calibrate(
         left = 1.0 - costs[rows] * leverage(sample.X[rows], costs[rows], column)
         # y - f without the row is (y - f) / (1 - C leverage); the sample is of rows that are in the sums.
         values[rows, column] = targets[rows, column] - error[rows] / np.maximum(left, 1e-12)
+    if encoding.classes is None:
+        return Calibration.of_labels(values, targets, sample.weights)
     codes = np.searchsorted(encoding.classes, sample.y)
     return Calibration.fit(values, codes, sample.weights, with_offset)
 

@@ -266,7 +266,7 @@ class State(Model):
         Z = self.problem.operator.features
         if Z is None or not is_large(Z):
             return self.leave_one_out(fixed=True)
-        labels = self.rows.y[self.held]
+        labels = self.rows.y[self.held].reshape(self.held.size, -1)[:, 0]  # Of several the first.
         order, fold = np.argsort(labels, kind="stable"), np.empty(labels.size, dtype=np.intp)
         fold[order] = np.arange(labels.size) % _FOLDS  # Each has its share of each class.
         without = left_out(*self.judged, max(self.settings.tol, _ROUGHLY))

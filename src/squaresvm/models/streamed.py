@@ -141,7 +141,8 @@ def class_encoding(settings: Settings, classes: np.ndarray[Any, Any] | None, n_v
         if not np.all(weights > 0.0):
             raise ValueError("a class of weight zero is no part of the problem: leave its rows out")
     check_costs(settings.C, weights, np.arange(weights.size))
-    return Encoding(classes, settings.C * weights, n_values)
+    has_labels = classes is None and settings.class_weight is not None
+    return Encoding(classes, settings.C * weights, n_values, has_labels)
 
 
 # Sums that learn and forget ------------------------------------------------------------------------
@@ -168,6 +169,7 @@ def _block(state: StreamedState, X: Matrix, y: np.ndarray[Any, Any], weights: Fl
         strange = y[~np.isin(y, state.classes)][0]
         raise ValueError(f"the model was fitted without class {strange!r}: fit from the source again")
     held = np.flatnonzero(weights > 0.0)
+    encoding = replace(encoding, has_labels=False)  # Rows that are learned come as targets.
     targets, costs = encoding.encode(y[held], weights[held])
     return Moments.of(X[held], costs, targets).bounded(X[held], costs)
 

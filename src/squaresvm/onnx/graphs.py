@@ -36,7 +36,7 @@ from squaresvm.runtime.atomic import replacing
 from squaresvm.runtime.extras import install_line
 from squaresvm.typing import FloatArray
 
-__all__ = ["OPSET", "Graph", "add_classification", "add_regression", "to_onnx"]
+__all__ = ["OPSET", "Graph", "add_classification", "add_labels", "add_regression", "to_onnx"]
 
 
 def to_onnx(
@@ -52,6 +52,8 @@ def to_onnx(
 
     - of a classifier ``label`` of shape (rows,), ``decision`` of shape (rows,) or (rows, n_classes), and
       ``probabilities`` of shape (rows, n_classes), whose largest is always that of the label;
+    - of a classifier whose rows may have several labels ``label``, ``decision`` and ``probabilities``, all of
+      shape (rows, n_labels);
     - of a regressor ``value`` of shape (rows,).
 
     Parameters
@@ -119,8 +121,10 @@ def to_onnx(
     graph, width = Graph(onnx, kind), int(model.n_features_in_)
     if steps and isinstance(steps[-1][1], Nystrom):
         width = _add_features(graph, steps.pop()[1])
-    if state.classes is None:
+    if not isinstance(model, SquareSVMClassifier):
         add_regression(graph, state)
+    elif state.classes is None:
+        add_labels(graph, state, calibration)
     else:
         add_classification(graph, state, calibration)
     proto = graph.model(type(model).__name__, width)
@@ -281,6 +285,20 @@ def add_classification(graph: Graph, state: Model, calibration: Calibration | No
     if calibration is not None:
         probabilities = _add_probabilities(graph, decision, best, calibration)
         graph.output(probabilities, "probabilities", graph.kind, "rows", classes.size)
+
+
+def add_labels(graph: Graph, state: Model, calibration: Calibration | None) -> None:
+    """Add the same outputs where rows may have several labels: a column each."""
+    decision, shape = _add_decision(graph, state), ("rows", state.solution.bias.size)
+    is_there = graph("Greater", decision, graph.constant(0.0))
+    graph.output(graph.cast(is_there, np.int64), "label", np.int64, *shape)
+    graph.output(graph.in_kind(decision), "decision", graph.kind, *shape)
+    if calibration is not None:
+        above, below = graph.constant(calibration.above), graph.constant(calibration.below)
+        logits = graph("Mul", graph("Where", is_there, above, below), decision)
+        p = graph("Sigmoid", logits)
+        raised = graph("Max", p, graph.constant(np.nextafter(0.5, 1.0)))
+        graph.output(graph.in_kind(graph("Where", is_there, raised, p)), "probabilities", graph.kind, *shape)
 
 
 def _as_labels(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from squaresvm.problem.passes import RowBlock
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.survey import Sample
-from squaresvm.rows.labels import sign_columns, value_columns
+from squaresvm.rows.labels import indicator_signs, sign_columns, value_columns
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.runtime.resources import in_order, threads_for_blas
 from squaresvm.streaming import Block, Source
@@ -162,11 +162,14 @@ class Encoding:
         C times the weight of each class; C alone for regression.
     n_values : int, default=1
         Values of each row, for regression.
+    has_labels : bool, default=False
+        Whether these values say by 0 and 1 which labels a row has.
     """
 
     classes: np.ndarray[Any, Any] | None
     class_costs: FloatArray
     n_values: int = 1
+    has_labels: bool = False
 
     @property
     def n_columns(self) -> int:
@@ -188,7 +191,7 @@ class Encoding:
             For a label that no earlier pass has seen.
         """
         if self.classes is None:
-            targets = value_columns(y)
+            targets = indicator_signs(y) if self.has_labels else value_columns(y)
             if targets.shape[1] != self.n_values:
                 raise ValueError(
                     f"{targets.shape[1]} values a row, where there were {self.n_values}: the data has changed"

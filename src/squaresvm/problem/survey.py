@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 
-from squaresvm.rows.labels import two_labels, value_columns
+from squaresvm.rows.labels import indicator_signs, two_labels, value_columns
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.streaming import Block
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -61,7 +61,8 @@ class Survey:
     rows : int
         Rows of positive weight.
     labels : ndarray
-        Distinct labels of those rows, sorted; empty for regression.
+        Distinct labels of those rows, sorted; empty for regression, and of shape (0, k) where rows may have
+        several of k labels.
     counts : ndarray
         Rows of each label.
     weights : ndarray
@@ -91,7 +92,10 @@ class Survey:
                 f"blocks of the source have {self.scale.size} and {other.scale.size} values a row: all must "
                 "have the same"
             )
-        labels, places = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
+        if self.labels.ndim == 2:
+            labels, places = self.labels, np.empty(0, dtype=np.intp)
+        else:
+            labels, places = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
         counts, weights = np.zeros(labels.size), np.zeros(labels.size)
         np.add.at(counts, places, np.concatenate([self.counts, other.counts]))
         np.add.at(weights, places, np.concatenate([self.weights, other.weights]))
@@ -158,6 +162,14 @@ class Look:
             largest = np.abs(_values(y, block)).max(axis=0, initial=0.0)
             none = np.empty(0)
             return Survey(y.shape[0], none, none, none, largest, sample, not sp.issparse(X), mark)
+        if y.ndim == 2 and y.shape[1] > 1:
+            try:
+                targets = indicator_signs(y)
+            except ValueError as error:
+                raise ValueError(f"{block.place}: {error}") from None
+            none, ones = np.empty(0), np.ones(targets.shape[1])
+            labels = np.empty((0, targets.shape[1]))
+            return Survey(y.shape[0], labels, none, none, ones, sample, not sp.issparse(X), mark)
         if y.ndim != 1:
             raise ValueError(f"{block.place}: labels must have one dimension; got shape {y.shape}")
         labels, counts, totals = _counted(y, weights)

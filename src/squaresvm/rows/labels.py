@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import scipy.sparse as sp
 
 from squaresvm.typing import FloatArray
 
-__all__ = ["same_kind", "sign_columns", "signs", "two_labels", "value_columns"]
+__all__ = [
+    "decided",
+    "has_columns",
+    "indicator",
+    "indicator_signs",
+    "same_kind",
+    "sign_columns",
+    "signs",
+    "two_labels",
+    "value_columns",
+]
 
 
 def two_labels(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -66,6 +77,75 @@ def sign_columns(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> Floa
     [[-1, -1, 1], [1, -1, -1]]
     """
     return signs((y == classes[1])[:, None] if classes.size == 2 else y[:, None] == classes)
+
+
+def has_columns(y: Any) -> bool:
+    """Return whether targets have several columns, without a look at what is in them.
+
+    Examples
+    --------
+    >>> from squaresvm.rows.labels import has_columns
+    >>> has_columns([[0, 1], [1, 1]]), has_columns([[0], [1]]), has_columns([0, 1])
+    (True, False, False)
+    """
+    if hasattr(y, "shape"):
+        return len(y.shape) == 2 and y.shape[1] > 1
+    return isinstance(y, list | tuple) and len(y) > 0 and not isinstance(y[0], str) and np.size(y[0]) > 1
+
+
+def indicator_signs(y: Any) -> FloatArray:
+    """Return the targets of rows that may have several labels each: +1 where a label is there, else -1.
+
+    Parameters
+    ----------
+    y : array or sparse matrix of shape (m, k)
+        Of 0 and 1: scikit-learn's indicator of labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.rows.labels import indicator_signs
+    >>> indicator_signs(np.array([[0, 1], [1, 1]])).tolist()
+    [[-1.0, 1.0], [1.0, 1.0]]
+    """
+    values = np.asarray(y.toarray() if sp.issparse(y) else y)
+    strange = np.argwhere((values != 0) & (values != 1))
+    if strange.size:
+        row, label = strange[0].tolist()
+        raise ValueError(
+            "y with several columns must say by 0 and 1 which labels each row has; "
+            f"y[{row}, {label}] is {values[row, label]}"
+        )
+    return np.where(values == 1, 1.0, -1.0)
+
+
+def indicator(signs: FloatArray) -> np.ndarray[Any, Any]:
+    """Return by 0 and 1 which labels each row has, from targets or decision values of each label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.rows.labels import indicator
+    >>> indicator(np.array([[-0.5, 2.0]])).tolist()
+    [[0, 1]]
+    """
+    return (signs > 0).astype(np.int64)
+
+
+def decided(classes: np.ndarray[Any, Any] | None, decision: FloatArray) -> np.ndarray[Any, Any]:
+    """Return the label that decision values stand for; which labels, where there may be several.
+
+    Parameters
+    ----------
+    classes : ndarray or None
+        None where rows may have several labels each.
+    decision : ndarray of shape (rows, k)
+    """
+    if classes is None:
+        return indicator(decision)
+    if decision.shape[1] == 1:
+        return classes[(decision[:, 0] > 0).astype(np.intp)]
+    return classes[decision.argmax(axis=1)]
 
 
 def value_columns(y: np.ndarray[Any, Any]) -> FloatArray:

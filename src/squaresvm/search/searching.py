@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import is_classifier
 
 from squaresvm.estimators import LSSVR
 from squaresvm.estimators.requests import Updating
@@ -18,6 +19,7 @@ from squaresvm.models.model import Settings
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.problems import check_costs, encode, features, find_classes
 from squaresvm.rows import Rows
+from squaresvm.rows.labels import indicator
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.search.grid import (
     Search,
@@ -142,8 +144,11 @@ class LooSearch(Updating):
             check_costs(C, weights[held], held)
         X = self._rows_or_kernel(rows, held)
         judge = None
+        truth, judged = self._truth(y), is_classifier(self)
         if not self._by_evidence:
-            judge = Judge(check_scoring(self.scoring), X, y, classes, rows.weights[held], weights[held])
+            judge = Judge(
+                check_scoring(self.scoring), X, truth, classes, rows.weights[held], weights[held], judged
+            )
         tasks = self._tasks
         told = None if tasks is None else (lambda: tasks.told("decomposition"))
         options = self.refine, self.n_jobs, bool(self.verbose), told
@@ -151,7 +156,9 @@ class LooSearch(Updating):
         if judge is not None and folds is None and self._walks(settings, X):
             some = rows_to_search(X.shape[0])
             weight = weights[held][some]
-            few = Judge(judge.scorer, X[some], y[some], classes, rows.weights[held][some], weight)
+            few = replace(
+                judge, X=X[some], y=truth[some], sample_weight=judge.sample_weight[some], weights=weight
+            )
             assert settings.kernel is not None
             exact, coarse = cell_paths(
                 settings.kernel, X[some], given.targets[some], weight, settings.bias.is_free
@@ -291,7 +298,7 @@ class LooSearch(Updating):
         weights = settings.row_weights(rows.y, rows.weights)
         held: IntArray = np.flatnonzero(weights > 0)
         X, y, own = self._rows_or_kernel(rows, held), rows.y[held], rows.weights[held]
-        classes, groups = find_classes(y, settings), self._groups_for(rows, held)
+        classes, groups, truth = find_classes(y, settings), self._groups_for(rows, held), self._truth(y)
         folds = self._outer_folds(X, y, classes, groups)
         folds.check_rest(y, weights[held], classes)
         values = np.empty_like(encode(y, classes))
@@ -301,11 +308,15 @@ class LooSearch(Updating):
             inner = type(self)(**{**self.get_params(deep=False), "verbose": 0})
             columns = rest if self._is_precomputed else slice(None)
             inner.fit(
-                X[rest][:, columns], y[rest], own[rest], groups=None if groups is None else groups[rest]
+                X[rest][:, columns], truth[rest], own[rest], groups=None if groups is None else groups[rest]
             )
             values[fold] = inner._state.decision(X[fold][:, columns])
         scorer = None if self._by_evidence else check_scoring(self.scoring)
-        return Judge(scorer, X, y, classes, own, weights[held])(values)
+        return Judge(scorer, X, truth, classes, own, weights[held], is_classifier(self))(values)
+
+    def _truth(self, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return targets of rows as the caller gave them."""
+        return indicator(y) if is_classifier(self) and y.ndim == 2 else y
 
     def _groups_for(self, rows: Rows, held: IntArray) -> np.ndarray[Any, Any] | None:
         if not self._had_groups:

@@ -276,6 +276,8 @@ class _OnBlock:
             raise ValueError(
                 f"{block.place}: the model knows no class {error.args[0]!r}: this is other data"
             ) from None
+        if self.of.has_labels:
+            y = np.where(y > 0.0, 1.0, -1.0)
         held = np.flatnonzero(weights)
         if held.size == 0:
             return None

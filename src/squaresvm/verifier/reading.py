@@ -47,6 +47,7 @@ class Fitted:
     precomputed or a callable's; `expansion` has the coefficients that a nonlinear proximal SVM decides by.
     `is_silent`: it came from elsewhere without a certificate, so that its claim was made just now. `lost`: by
     what factor sums over rows, which its objective was taken from, say that they have lost digits.
+    `has_labels`: its targets say which of several labels a row has, 0 and 1 in data.
     """
 
     what: str
@@ -75,6 +76,7 @@ class Fitted:
     expansion: FloatArray | None = None
     is_silent: bool = False
     lost: float = 1.0
+    has_labels: bool = False
 
     @property
     def has_bias(self) -> bool:
@@ -155,7 +157,8 @@ def _fitted(model: Any, prefix: str) -> Fitted:
     }
     if rows is None:
         lost = 1.0 if state.sums is None else _SUMMED * float(state.sums.loss_of_digits())
-        return Fitted(**common, rows=int(state.count), lost=lost)
+        has_labels = state.classes is None and settings.class_weight is not None
+        return Fitted(**common, rows=int(state.count), lost=lost, has_labels=has_labels)
     targets, weights = targets_and_weights(rows.y, rows.weights, state.classes, common["class_weight"])
     held = slice(None) if np.all(weights > 0.0) else np.flatnonzero(weights > 0.0)
     X = rows.X if isinstance(held, slice) else rows.X[held]

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from squaresvm.evidence.absence import AbsenceProof, Tree, check_absence
 from squaresvm.evidence.hashes import digest_of, id_hash, joined_digest, lanes_of, model_digest, row_hashes
 from squaresvm.evidence.log import Log
@@ -120,6 +122,8 @@ def absence_of(model: Any, name: Hashable) -> tuple[AbsenceProof | None, list[st
 def other_rows(model: Any, source: Source) -> list[str]:
     """Return, as faults, which rows a model holds that the source has not, and the other way round."""
     X, y, weights, ids = rows_of(model)
+    if y.ndim == 2 and hasattr(inner_model(model), "classes_"):
+        y = np.where(y > 0.0, 1.0, 0.0)  # An indicator of labels, as the data has it.
     if X.shape[1] == 0:
         raise ValueError("a model with a precomputed kernel holds no rows to compare with the data")
     held: dict[bytes, list[Any]] = {}
