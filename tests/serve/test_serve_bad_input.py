@@ -17,6 +17,7 @@ import squaresvm
 from squaresvm.serve import Limits, Settings, make_app
 from squaresvm.serve.access import Access, add_token
 from squaresvm.serve.inference import parse_infer
+from squaresvm.serve.play import GRID
 from squaresvm.serve.rows import (
     RequestError,
     csv_request,
@@ -284,7 +285,7 @@ def test_the_playground_refuses_what_it_cannot_play(tmp_path):
         for estimator in ("LSSVC", "RelaxedLSSVC", "ProximalSVC", "LagrangianSVC", "RLSSVC"):
             for kernel in ("rbf", "laplacian", "poly", "linear"):
                 settings = {**good, "board": board["board"], "estimator": estimator, "kernel": kernel}
-                assert client.post("/play/board", {"action": "set", **settings}).json["model"]["grid"] == 49
+                assert client.post("/play/board", {"action": "set", **settings}).json["model"]["grid"] == GRID
                 move = {"action": "move", "board": board["board"], "id": 1, "x": 0.1, "y": 0.9}
                 assert client.post("/play/board", move).status == 200
                 check = client.post("/play/board", {"action": "check", "board": board["board"]}).json["check"]

@@ -126,6 +126,9 @@ def test_points_set_and_removed_change_the_boundary_as_the_exact_model_says(tmp_
         found = board_of(client, browser)
         exact(found)
         assert found["last"]["action"] == "learn"
+        grid = found["model"]["grid"]
+        middle = found["model"]["decision"][grid * (grid // 2) + grid // 2]
+        assert f"decision value {middle:.2f}" in text(browser, "here")  # The last click was there.
         orange = pixel(browser, 0.12, 0.0)  # Beside the point in the middle.
         assert orange[0] > orange[2]
         browser.find_element(By.CSS_SELECTOR, "input[name=tool][value='remove']").click()
@@ -175,6 +178,78 @@ def test_the_playground_by_keyboard_on_a_phone(tmp_path, browser):
         canvas.send_keys(Keys.DELETE)
         until(lambda: len(board_of(client, browser)["points"]) == 2, "a point to be removed")
         assert no_sideways_scrolling(browser)
+
+
+def place_on_screen(browser, x, y):
+    """Return where (x, y) of the square is in the window."""
+    script = """
+    const board = document.getElementById('board');
+    board.scrollIntoView({block: 'center'});
+    const box = board.getBoundingClientRect();
+    return [box.left + 1 + board.clientWidth * (arguments[0] / 1.04 + 1) / 2,
+            box.top + 1 + board.clientWidth * (1 - arguments[1] / 1.04) / 2];
+    """
+    return browser.execute_script(script, x, y)
+
+
+def touch(browser, *places):
+    """Touch the board at the first place, move over the others, and let go."""
+    for number, (x, y) in enumerate(places):
+        point = {"x": x, "y": y, "id": 1}
+        kind = "touchMove" if number else "touchStart"
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_points_are_dragged_by_mouse_and_set_and_dragged_by_touch(tmp_path, browser):
+    (tmp_path / "own.csv").write_text(
+        "label,y,x\n" + "".join(f"{'ab'[x]},{y},{x}\n" for x in (0, 1) for y in (0, 1))
+    )
+
+    def near(x, y, label):
+        return [
+            point
+            for point in board_of(client, browser)["points"]
+            if abs(point["x"] - x) + abs(point["y"] - y) < 0.03 and point["label"] == label
+        ]
+
+    with serving(tmp_path) as client:
+        show(browser, 1280)
+        browser.get(f"http://127.0.0.1:{client.port}/play")
+        until(lambda: "80 points" in text(browser, "figures"), "the first data set")
+        browser.find_element(By.ID, "file").send_keys(str(tmp_path / "own.csv"))
+        until(lambda: "4 points" in text(browser, "figures"), "the points of the file")
+        assert near(-0.92, 0.92, -1)
+        assert near(0.92, -0.92, 1)
+        canvas = browser.find_element(By.ID, "board")
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
+        half = canvas.size["width"] / 2 / 1.04
+        hold = ActionChains(browser).move_to_element_with_offset(
+            canvas, round(-0.92 * half), round(-0.92 * half)
+        )
+        hold.click_and_hold().move_by_offset(30, 40).move_by_offset(30, 40).release().perform()
+        x, y = -0.92 + 60 / half, 0.92 - 80 / half
+        until(lambda: near(x, y, -1), "the point to be where it was dragged")
+        found = board_of(client, browser)
+        assert found["last"]["action"] == "forget and learn"
+        exact(found)
+        slider = browser.find_element(By.ID, "C")
+        script = "arguments[0].value = 2; arguments[0].dispatchEvent(new Event('input'))"
+        browser.execute_script(script, slider)
+        until(lambda: board_of(client, browser)["settings"]["C"] == 100.0, "the slider to be heeded")
+        exact(board_of(client, browser))
+
+        show(browser, 390)
+        touch(browser, place_on_screen(browser, 0.0, 0.1))
+        until(lambda: near(0.0, 0.1, -1), "a point where the board was touched")
+        steps = [place_on_screen(browser, 0.1 * step, 0.1) for step in range(4)]
+        touch(browser, *steps)
+        until(lambda: near(0.3, 0.1, -1), "the point to be where it was dragged")
+        exact(board_of(client, browser))
+        browser.find_element(By.CSS_SELECTOR, "input[name=tool][value='remove']").click()
+        touch(browser, place_on_screen(browser, 0.3, 0.1))
+        until(lambda: len(board_of(client, browser)["points"]) == 4, "the point to be removed")
+        assert complaints(browser) == []
 
 
 def no_sideways_scrolling(browser):

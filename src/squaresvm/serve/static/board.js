@@ -39,6 +39,14 @@ export class Board {
     return found;
   }
 
+  // What the model says at a point of the plane, between the points of its grid.
+  at(values, x, y) {
+    const n = this.picture.model.grid, place = (v) => Math.min(n - 1.001, Math.max(0, ((v / PAD + 1) / 2) * (n - 1)));
+    const [column, row] = [Math.floor(place(x)), Math.floor(place(y))], [right, up] = [place(x) - column, place(y) - row];
+    const line = (r) => (1 - right) * values[r * n + column] + right * values[r * n + column + 1];
+    return (1 - up) * line(row) + up * line(row + 1);
+  }
+
   draw() {
     const scale = devicePixelRatio || 1, size = this.size;
     if (!size) return;
@@ -73,31 +81,44 @@ export class Board {
     const small = document.createElement("canvas");
     small.width = small.height = n;
     small.getContext("2d").putImageData(image, 0, 0);
-    const [left, top] = [0, 0], right = this.size;
-    const cell = (right - left) / (n - 1);
+    const cell = this.size / (n - 1);
     pen.imageSmoothingEnabled = true;
-    pen.drawImage(small, left - cell / 2, top - cell / 2, n * cell, n * cell);
+    pen.drawImage(small, -cell / 2, -cell / 2, n * cell, n * cell);
   }
 
-  // Marching squares: where a level crosses the sides of a cell.
+  // Marching squares: where a level crosses the sides of a cell; crossings are joined to lines, which can be dashed.
   contour(pen, model, level, { style, width, dash }) {
-    const n = model.grid, values = model.decision, step = (2 * PAD) / (n - 1);
+    const n = model.grid, step = (2 * PAD) / (n - 1), ends = new Map();
+    const height = (at) => model.decision[at] - level;
+    const crossing = (from, to) => {
+      const key = Math.min(from, to) * 2 + (Math.abs(to - from) > 1), share = height(from) / (height(from) - height(to));
+      if (height(from) > 0 === height(to) > 0) return null;
+      if (!ends.has(key)) {
+        const axis = (one, two) => -PAD + step * (one + share * (two - one));
+        const [x, y] = [axis(from % n, to % n), axis(Math.floor(from / n), Math.floor(to / n))];
+        ends.set(key, { place: this.toScreen(x, y), links: [] });
+      }
+      return ends.get(key);
+    };
+    for (let at = 0; at < n * (n - 1); at++) {
+      if (at % n === n - 1) continue;
+      const corner = [at, at + 1, at + n + 1, at + n];
+      const found = corner.map((from, side) => crossing(from, corner[(side + 1) % 4])).filter(Boolean);
+      for (let pair = 0; pair + 1 < found.length; pair += 2) {
+        found[pair].links.push(found[pair + 1]);
+        found[pair + 1].links.push(found[pair]);
+      }
+    }
     pen.beginPath();
-    for (let row = 0; row < n - 1; row++) {
-      for (let column = 0; column < n - 1; column++) {
-        const corner = [[column, row], [column + 1, row], [column + 1, row + 1], [column, row + 1]];
-        const height = corner.map(([c, r]) => values[r * n + c] - level);
-        const crossings = [];
-        for (let side = 0; side < 4; side++) {
-          const next = (side + 1) % 4, from = height[side], to = height[next];
-          if (from > 0 === to > 0) continue;
-          const share = from / (from - to);
-          crossings.push(this.toScreen(-PAD + step * (corner[side][0] + share * (corner[next][0] - corner[side][0])),
-            -PAD + step * (corner[side][1] + share * (corner[next][1] - corner[side][1]))));
-        }
-        for (let at = 0; at + 1 < crossings.length; at += 2) {
-          pen.moveTo(...crossings[at]);
-          pen.lineTo(...crossings[at + 1]);
+    for (const open of [true, false]) { // Lines that end at the edge first; what is left is closed.
+      for (let end of ends.values()) {
+        if (!end.links.length || (open && end.links.length > 1)) continue;
+        pen.moveTo(...end.place);
+        while (end.links.length) {
+          const next = end.links.pop();
+          next.links.splice(next.links.indexOf(end), 1);
+          pen.lineTo(...next.place);
+          end = next;
         }
       }
     }

@@ -47,7 +47,7 @@ export function fill(id, ...children) {
 }
 
 export function table(columns, rows, caption, frame = "wide") {
-  const numeric = columns.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number"));
+  const numeric = columns.map((_, at) => rows.length > 0 && rows.every((row) => /^[-−]?[\d,.]+(e−?\d+)?$/.test(row[at])));
   const kind = (at) => (numeric[at] ? "number" : "");
   const head = columns.map((name, at) => element("th", { scope: "col", className: kind(at) }, name));
   const body = rows.map((row) =>

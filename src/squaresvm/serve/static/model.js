@@ -39,7 +39,7 @@ function showReport(model) {
   showMargins(model);
   const history = report.history.map((event) => [moment(event.time), `${ACTIONS[event.action]} ${counted(event.rows, "row")}`,
     event.action === "forget" ? "" : event.left.toLocaleString("en")]);
-  fill("history", table(["time (UTC)", "request", "still held"], history, "", "wide tight"));
+  fill("history", table(["time (UTC)", "request", "still held"], history, "", "wide snug"));
 }
 
 function showSuspects(model) {
@@ -47,13 +47,15 @@ function showSuspects(model) {
     fill("suspects", element("p", { className: "soft" }, "None: left out, every row is predicted as it is labelled."));
     return;
   }
+  byId("suspects-title").textContent = isClassifier(model) ? "Rows that look mislabelled" : "Rows far from what the model says";
   const rows = report.suspects.map((row) => [String(row.id), row.label, row.expected, row.value.toFixed(3).replace("-", "−"),
     element("button", { type: "button", className: "plain slim", onclick: () => forget([row.id]), "aria-label": `Forget row ${row.id}` }, "Forget")]);
   const text = isClassifier(model) ? "Left out of the fit, the model decides against their label by this margin. Exact, without a refit."
     : "Farthest from what the model says when the row is left out.";
   const all = element("button", { type: "button", className: "plain", onclick: () => forget(report.suspects.map((row) => row.id)) },
     `Forget all ${report.suspects.length}`);
-  const parts = [table(["id", "label", "without the row", "margin", ""], rows, text)];
+  const columns = isClassifier(model) ? ["id", "label", "without the row", "margin", ""] : ["id", "value", "without the row", "difference", ""];
+  const parts = [table(columns, rows, text, "wide snug")];
   if (isClassifier(model) && report.suspects.length > 1) parts.push(element("div", { className: "row" }, all));
   fill("suspects", ...parts);
 }
@@ -68,7 +70,7 @@ function showCalibration() {
   for (const t of [0, 0.5, 1]) {
     parts.push(drawing("text", { x: x(t), y: 230, "text-anchor": "middle" }, String(t)), drawing("text", { x: 38, y: y(t) + 4, "text-anchor": "end" }, String(t)));
   }
-  parts.push(drawing("text", { x: x(0.25), y: 246, "text-anchor": "middle" }, "predicted"));
+  parts.push(drawing("text", { x: x(0.5), y: 247, "text-anchor": "middle" }, "predicted"));
   parts.push(drawing("text", { x: -114, y: 12, transform: "rotate(-90)", "text-anchor": "middle" }, "observed"));
   predicted.forEach((p, at) => {
     const dot = drawing("circle", { cx: x(p), cy: y(observed[at]), r: 3 + 8 * Math.sqrt(counts[at] / most), fill: "var(--accent)", "fill-opacity": 0.65 });
@@ -82,6 +84,7 @@ function showMargins(model) {
   const found = report.margins;
   byId("margins").parentElement.hidden = found === null;
   if (found === null) return;
+  byId("margins-title").textContent = isClassifier(model) ? "How clear are the decisions?" : "How far off is it?";
   byId("margins-text").textContent = isClassifier(model) ? "Lead of each row's own label when the row is left out. Left of zero, the model decides against it."
     : "Value less what the model says when the row is left out.";
   const low = Math.min(found.edges[0], 0), high = Math.max(found.edges.at(-1), 0), most = Math.max(...found.counts);
@@ -120,9 +123,11 @@ async function show() {
     return null;
   }
   showAbout(model);
+  if (byId("all").hidden) byId("waiting").textContent = "Leaving each row out ...";
   report = await ask(`${base}/report`);
   showReport(model);
   await showReceipts();
+  byId("waiting").textContent = "";
   byId("all").hidden = false;
   return model;
 }
@@ -172,6 +177,6 @@ byId("verify").addEventListener("click", async () => {
 
 show().catch((error) => {
   byId("title").textContent = name;
-  byId("summary").textContent = "";
+  byId("summary").textContent = byId("waiting").textContent = "";
   problem(error);
 });

@@ -46,10 +46,28 @@ function show(found) {
     fill("figures", element("p", { className: "soft" }, "There is a model when there are points of both colours."));
   }
   showTimes(found.last);
+  read(spot);
   const difference = found.check;
   byId("said").textContent = difference ? `A model that was fitted from nothing to these ${difference.rows} points, in ${milliseconds(difference.seconds)}, differs by at most ${power(difference.difference)} in its decision values.`
     : difference === null ? "There is no model to check." : "";
   take(found.settings);
+}
+
+let spot = null; // Where the board was pointed at last.
+
+function read(place) {
+  const model = board.picture.model;
+  spot = place;
+  byId("here").textContent = model ? "Point at the board to read its values." : "";
+  if (!model || !spot) return;
+  const [x, y] = spot;
+  const value = (number, digits = 3) => number.toFixed(digits).replace("-", "−");
+  const parts = [`Here: decision value ${value(board.at(model.decision, x, y), 2)}`];
+  if (model.probability) parts.push(`probability of orange ${percent(board.at(model.probability, x, y))}`);
+  const point = board.nearest(...board.toScreen(x, y), 12);
+  if (point) parts.push(`support value ${plain(point.support, 3)}`);
+  if (point && point.left_out !== undefined) parts.push(`left out ${value(point.left_out, 2)}`);
+  byId("here").textContent = `${parts.join(", ")}.`;
 }
 
 function showTimes(last) {
@@ -122,6 +140,7 @@ canvas.addEventListener("pointerdown", (event) => {
 });
 
 canvas.addEventListener("pointermove", (event) => {
+  read(board.toPlane(...at(event)));
   if (!drag) return;
   const place = at(event);
   if (!drag.moved && Math.hypot(place[0] - drag.from[0], place[1] - drag.from[1]) < 3) return;
@@ -171,6 +190,7 @@ canvas.addEventListener("keydown", (event) => {
   } else return;
   event.preventDefault();
   board.draw();
+  if (board.cursor) read(board.cursor);
 });
 
 canvas.addEventListener("focus", () => {
