@@ -19,7 +19,7 @@ from squaresvm import LagrangianSVC, RelaxedLSSVC
 from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator, PrecomputedOperator
 from squaresvm.problem import Bias, Loss, Problem
-from squaresvm.solvers import ActiveSet, Direct, SesquiSmo, TwoSmo, descent, sesqui_smo, two_smo
+from squaresvm.solvers import ActiveSet, Direct, SesquiSmo, TwoSmo, sesqui_smo, two_smo
 
 TOL = 1e-3
 PAIRS = {
@@ -120,7 +120,7 @@ def cures():
     """Sweeps to 1e-3 with and without each cure, standardised columns, gamma = 1/n; 200 is where they end."""
     print("with both cures | without extrapolation | without the bias apart | with neither")
     thresholds = two_smo._SMALL_A, sesqui_smo._SMALL_A
-    plain = descent.Extrapolation.step
+    plain = two_smo.Extrapolation.step
     for name in ("pima", "sick"):
         X, y = table(name)
         operator = DenseOperator(Kernel("rbf", 1.0 / X.shape[1]), standardised(X))
@@ -130,12 +130,12 @@ def cures():
                 line = []
                 for extrapolate, apart in ((True, True), (False, True), (True, False), (False, False)):
                     two_smo._SMALL_A, sesqui_smo._SMALL_A = thresholds if apart else (0.0, 0.0)
-                    descent.Extrapolation.step = plain if extrapolate else lambda self, beta, gradient: None
+                    two_smo.Extrapolation.step = plain if extrapolate else lambda self, beta, gradient: None
                     start = time.perf_counter()
                     solution = solver.solve(problem_of(operator, y, loss, A, C), tol=TOL, max_iter=200)
                     line.append(f"{solution.n_iter:4d} sweeps {time.perf_counter() - start:6.2f} s")
                 print(f"{name:6s}{solver.name:>10s} C={C:<5g} A={A:<6g} {' | '.join(line)}", flush=True)
-    descent.Extrapolation.step = plain
+    two_smo.Extrapolation.step = plain
     two_smo._SMALL_A, sesqui_smo._SMALL_A = thresholds
 
 

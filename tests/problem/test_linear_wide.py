@@ -287,7 +287,7 @@ def test_sums_are_formed_where_asked_for(wide, monkeypatch):
 
 
 def test_sums_that_do_not_fit_are_refused_before_they_are_formed(monkeypatch):
-    monkeypatch.setattr("squaresvm.solvers.choose_linear.available_memory", lambda: 100.0)
+    monkeypatch.setattr("squaresvm.solvers.choose.available_memory", lambda: 100.0)
     X, y, _ = rows("two")
     model = LSSVC(kernel="linear", solver="direct")
     with pytest.raises(MemoryError, match=r"4 x 4 numbers.*solver='auto'"):

@@ -11,8 +11,7 @@ from squaresvm.family import Bias, Loss
 from squaresvm.kernels import Kernel
 from squaresvm.operators import LinearOperator, OnDemandOperator
 from squaresvm.problem import Problem
-from squaresvm.solvers.choose import choose
-from squaresvm.solvers.choose_linear import choose_for_source
+from squaresvm.solvers.choose import choose, choose_for_source
 
 
 def wide_problem(m, n, C, loss=Loss.SQUARED_HINGE, sparse=False):

@@ -17,7 +17,7 @@ from squaresvm.operators import single as tiles
 from squaresvm.operators.single import Tiles
 from squaresvm.runtime import resources
 from squaresvm.solution import Outcome, Status
-from squaresvm.solvers import ConjugateGradient, block_cg, choose, choose_linear, preconditioner
+from squaresvm.solvers import ConjugateGradient, block_cg, choose, preconditioner
 from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.preconditioner import choose_rank, rank_bytes
 from support import oracle, problems
@@ -334,7 +334,7 @@ class TestChoice:
         return choose.choose(problems.problem_of(lazy, y, np.full(m, C), loss, A), "auto")
 
     def test_auto_takes_it_for_many_rows_and_moderate_c_and_says_why(self, monkeypatch):
-        monkeypatch.setattr(choose_linear, "available_memory", lambda: 1e12)
+        monkeypatch.setattr(choose, "available_memory", lambda: 1e12)
         monkeypatch.setattr(block_cg, "available_memory", lambda: 1e12)
         monkeypatch.setattr(OnDemandOperator, "hold", lambda self: None)
         for m, C, A in ((8000, 1.0, oracle.FREE), (20_000, 100.0, 1.0), (20_000, 1.0, oracle.NONE)):
@@ -351,7 +351,7 @@ class TestChoice:
         assert choose.wants_rows("auto", 20_000)
 
     def test_beyond_memory_it_is_taken_where_iterations_are_few(self, monkeypatch):
-        monkeypatch.setattr(choose_linear, "available_memory", lambda: 1e9)
+        monkeypatch.setattr(choose, "available_memory", lambda: 1e9)
         solver, reason = self.choice(20_000, 1.0)
         assert solver.name == "cg"
         assert "does not fit the free memory" in reason

@@ -8,7 +8,8 @@ import scipy.sparse.linalg
 
 from squaresvm.kernels import Kernel
 from squaresvm.operators import OnDemandOperator, PrecomputedOperator, RowCache
-from squaresvm.solvers.descent import Crawling, beside_diagonal, conjugate_steps, first_steps
+from squaresvm.solvers.base import Crawling
+from squaresvm.solvers.smo import FIRST_STEPS, beside_diagonal, conjugate_steps
 
 M = 30
 
@@ -20,11 +21,18 @@ def system(seed, beside):
     return np.diag(random.uniform(1.0, 3.0, M)) + beside * root @ root.T / M, random.choice([-1.0, 1.0], M)
 
 
+def steps(gradient, scales, product, count=FIRST_STEPS):
+    """Return where each conjugate step arrives, and the gradient there."""
+    found = []
+    conjugate_steps(gradient, scales, product, count, lambda *where: found.append(where))
+    return found
+
+
 @pytest.mark.parametrize("beside", [0.01, 1.0, 100.0])
 def test_steps_are_those_of_conjugate_gradients(beside):
     H, y = system(0, beside)
     inverse_h = 1.0 / np.diagonal(H)
-    found = list(first_steps(-y, inverse_h, lambda beta: H @ beta))
+    found = steps(-y, inverse_h, lambda beta: H @ beta)
     assert len(found) == 3
     for count, (beta, gradient) in enumerate(found, start=1):
         expected, _ = scipy.sparse.linalg.cg(H, y, maxiter=count, rtol=0.0, M=np.diag(inverse_h))
@@ -35,8 +43,8 @@ def test_steps_are_those_of_conjugate_gradients(beside):
 def test_no_step_where_there_is_nothing_to_gain_or_no_minimum():
     H, y = system(1, 1.0)
     inverse_h = 1.0 / np.diagonal(H)
-    assert list(first_steps(np.zeros(M), inverse_h, lambda beta: H @ beta)) == []
-    assert list(first_steps(-y, inverse_h, lambda beta: -(H @ beta))) == []
+    assert steps(np.zeros(M), inverse_h, lambda beta: H @ beta) == []
+    assert steps(-y, inverse_h, lambda beta: -(H @ beta)) == []
 
 
 def test_who_is_near_its_diagonal():
@@ -54,7 +62,7 @@ def test_a_low_rank_needs_one_step_more_than_its_rank(rank):
     Z, y = random.normal(size=(M, rank)), random.choice([-1.0, 1.0], M)
     costs = 10.0 ** random.uniform(-1, 1, M)
     H = Z @ Z.T + np.diag(1.0 / costs)
-    found = [beta for beta, _ in conjugate_steps(-y, costs, lambda beta: H @ beta, rank + 1)]
+    found = [beta for beta, _ in steps(-y, costs, lambda beta: H @ beta, rank + 1)]
     before, last = (np.abs(H @ beta - y).max() for beta in found[-2:])
     assert last < 1e-6
     assert before > 1e3 * last
@@ -63,7 +71,7 @@ def test_a_low_rank_needs_one_step_more_than_its_rank(rank):
 def test_a_scale_of_zero_holds_a_multiplier():
     H, y = system(2, 1.0)
     free = np.arange(M) % 3 > 0
-    *_, (beta, gradient) = conjugate_steps(-y, free.astype(float), lambda beta: H @ beta, M)
+    *_, (beta, gradient) = steps(-y, free.astype(float), lambda beta: H @ beta, M)
     assert (beta[~free] == 0.0).all()
     np.testing.assert_allclose(beta[free], np.linalg.solve(H[np.ix_(free, free)], y[free]), rtol=1e-6)
     np.testing.assert_allclose(gradient, H @ beta - y, atol=1e-9)

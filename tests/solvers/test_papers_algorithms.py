@@ -27,7 +27,7 @@ from squaresvm.solvers import (
     TwoSmo,
 )
 from squaresvm.solvers.choose import SOLVERS, choose, wants_rows
-from squaresvm.solvers.descent import MAX_SWEEPS
+from squaresvm.solvers.smo import MAX_SWEEPS
 from support import oracle, problems
 
 TOL = 1e-8

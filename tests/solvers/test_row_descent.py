@@ -16,7 +16,7 @@ from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator, LinearOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime import resources
-from squaresvm.solvers import SesquiSmo, TwoSmo, choose_linear
+from squaresvm.solvers import SesquiSmo, TwoSmo
 from squaresvm.solvers.choose import choose
 from support import oracle, problems
 
@@ -267,7 +267,7 @@ class TestChoice:
         assert choose(self.problem(6000, 2000, 0.1, Loss.SQUARED), "auto")[0].name == "2smo"
 
     def test_without_a_compiler_no_loops(self, monkeypatch):
-        monkeypatch.setattr(choose_linear, "is_compiled", lambda: False)
+        monkeypatch.setattr("squaresvm.solvers.choose.is_compiled", lambda: False)
         assert choose(self.problem(6000, 20_000, 1.0), "auto")[0].name == "newton"
 
     def test_few_rows_keep_their_kernel_matrix(self):
@@ -298,11 +298,11 @@ def test_the_loops_are_the_same_in_python(monkeypatch):
     X, y = words(25, 60)
     problem = problem_of(X, y.astype(float), np.full(25, 2.0), oracle.HINGE, 0.0)
     compiled = SesquiSmo().solve(problem, tol=1e-9, max_iter=None)
-    from squaresvm.solvers import _row_loops
+    from squaresvm.solvers import _loops
 
     for name in ("_shuffle", "_along", "_add", "row_updates"):
-        loop = getattr(_row_loops, name)
-        monkeypatch.setattr(_row_loops, name, getattr(loop, "py_func", loop))
+        loop = getattr(_loops, name)
+        monkeypatch.setattr(_loops, name, getattr(loop, "py_func", loop))
     plain = SesquiSmo().solve(problem, tol=1e-9, max_iter=None)
     assert plain.n_iter == compiled.n_iter
     np.testing.assert_allclose(plain.beta, compiled.beta, atol=1e-9)

@@ -11,7 +11,7 @@ PARTS = {
     "numerical": (
         "test_c_path",
         "test_calibration",
-        "test_smo_loops",
+        "test_loops",
         "test_conjugate_gradient",
         "test_corrections",
         "test_descent",
@@ -49,12 +49,12 @@ PARTS = {
         "test_contract",
         "test_descent",
         "test_papers_algorithms",
-        "test_smo_loops",
+        "test_loops",
         "test_sources_dask",
     ),
     # What compiled code does, in loops short enough for Numba's compiler to be switched off.
     "uncompiled": (
-        "test_smo_loops",
+        "test_loops",
         "test_factors",
         "test_linear_newton",
         "test_linear_passes",

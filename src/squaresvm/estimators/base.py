@@ -43,8 +43,7 @@ from squaresvm.runtime.arguments import (
     check_verbose,
 )
 from squaresvm.solvers.base import Solver
-from squaresvm.solvers.choose import check_solver
-from squaresvm.solvers.choose_linear import choose_for_source
+from squaresvm.solvers.choose import check_solver, choose_for_source
 from squaresvm.streaming import Block, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, Matrix

@@ -28,7 +28,7 @@ from squaresvm.problem.products import is_large
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import resolve_without
 from squaresvm.solvers.base import Solver
-from squaresvm.solvers.choose_linear import single_updates, updates_win
+from squaresvm.solvers.choose import single_updates, updates_win
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix

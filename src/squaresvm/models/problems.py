@@ -19,8 +19,7 @@ from squaresvm.operators import (
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import sign_columns, two_labels, value_columns
-from squaresvm.solvers.choose import wants_rows
-from squaresvm.solvers.choose_linear import wants_features
+from squaresvm.solvers.choose import wants_features, wants_rows
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = [

@@ -24,7 +24,7 @@ from squaresvm.rows import Ids, Rows
 from squaresvm.runtime.progress import PassProgress
 from squaresvm.solution import Solution
 from squaresvm.solvers.base import Monitor
-from squaresvm.solvers.choose_linear import choose_for_source
+from squaresvm.solvers.choose import choose_for_source
 from squaresvm.solvers.direct import from_sums
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.newton_hessian import ProductHessian

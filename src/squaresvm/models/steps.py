@@ -15,7 +15,7 @@ from squaresvm.rows.chunks import dropped
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
-from squaresvm.solvers.choose_linear import single_updates
+from squaresvm.solvers.choose import single_updates
 from squaresvm.solvers.decremental import DBLSSVM, DBLSVM, StoredInverse, decremental_for
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton import Newton

@@ -154,6 +154,11 @@ class RowCache:
         self._clock = 0
 
     @property
+    def arrays(self) -> tuple[FloatArray, int, IntArray]:
+        """Values, stride and place of the rows, as compiled loops take them."""
+        return self.values, self.stride, self.place
+
+    @property
     def batch(self) -> int:
         """How many rows to fetch at once."""
         return max(1, min(_BATCH, self.capacity // 4))

@@ -12,19 +12,16 @@ from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_choice, check_flag, check_integer
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.active_set_search import Iterate, Target, search_active_sets
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
-from squaresvm.solvers.equalities import EqualitySystem, SwitchedSystem
+from squaresvm.solvers.active_set_search import Iterate, search_active_sets
+from squaresvm.solvers.base import IterativeSolver, Monitor, by_column, tell
+from squaresvm.solvers.equalities import EqualitySystem, Factored, SwitchedSystem
 from squaresvm.solvers.newton import search
-from squaresvm.solvers.plain_sets import plain_active_sets
 from squaresvm.solvers.sesqui_smo import BoundedDescent
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["ActiveSet"]
 
 _MAX_ITER = 500
-#: Attempts to solve the equalities of a set with more digits.
-_IMPROVEMENTS = 3
 #: Rows of a set whose factor is kept for later requests.
 _KEPT_ROWS = 12_000
 #: From this many rows on, compiled coordinate updates find a first set: below, compiling would cost more.
@@ -34,7 +31,7 @@ _COORDINATE_TOL, _COORDINATE_UPDATES = 1e-2, 20
 
 
 @dataclass(frozen=True)
-class ActiveSet:
+class ActiveSet(IterativeSolver):
     """The RLSSVM paper's active sets: rows with an error as equalities, then the errors anew, and so on.
 
     Parameters
@@ -80,19 +77,17 @@ class ActiveSet:
     n_sv_max: int | None = None
     reuse: str = "hybrid"
     plain: bool = False
-    callback: Callback | None = None
-    trace: bool = False
 
     name = "active-set"
     solves = "the squared hinge with any bias"
 
     def __post_init__(self) -> None:
         """Check the options."""
+        super().__post_init__()
         if self.n_sv_max is not None:
             check_integer("n_sv_max", self.n_sv_max, 2)
         check_choice("reuse", self.reuse, ("hybrid", "switches", "refactor"))
         check_flag("plain", self.plain)
-        check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge."""
@@ -103,7 +98,7 @@ class ActiveSet:
     ) -> Solution:
         """Return the solution of all columns of targets, each from its own column of `start`."""
         limit = _MAX_ITER if max_iter is None else max_iter
-        monitor = Monitor(self.callback, self.trace)
+        monitor = self._monitor()
         kept: list[EqualitySystem] = []
 
         def solve(column: Problem, first: Solution | None) -> Solution:
@@ -133,7 +128,7 @@ class ActiveSet:
         if self.plain:
             everyone = np.ones(problem.n_rows, dtype=bool)
             begin = everyone if cap is None else _stratified(problem.targets[:, 0], cap)
-            found = plain_active_sets(problem, system, begin, cap, limit, monitor)
+            found = _plain_active_sets(problem, system, begin, cap, limit, monitor)
             return replace(found, work=dict(system.work))
         if self.n_sv_max is not None and self.n_sv_max < problem.n_rows:
             found, growths = _capped(problem, tol, limit, first, system, self.n_sv_max, monitor)
@@ -154,65 +149,6 @@ def _is_kept(system: EqualitySystem, solution: Solution) -> bool:
     """Return whether the factor of the last set is the solution's own, and small enough to keep."""
     assert solution.beta is not None
     return system.rows.size <= _KEPT_ROWS and system.holds(solution.beta[:, 0])
-
-
-class Factored:
-    """The equalities of a set by a factor of its own: exact, and improved where digits are missing.
-
-    Parameters
-    ----------
-    problem : Problem
-    system : EqualitySystem or SwitchedSystem
-    counted : ndarray of bool, optional
-        The rows that count: all by default.
-    """
-
-    #: Sets of equalities cost so much more than a residual that the search goes on well below tol.
-    enough = 1e-3
-
-    def __init__(
-        self,
-        problem: Problem,
-        system: EqualitySystem | SwitchedSystem,
-        counted: BoolArray | None = None,
-    ) -> None:
-        self._problem, self._system = problem, system
-        self._counted = np.ones(problem.n_rows, dtype=bool) if counted is None else counted
-        self._last: Target | None = None
-
-    def solve(self, active: BoolArray, bias: float, tol: float, limit: int) -> Target:
-        """Return the solution with the active rows as equalities and the others left out."""
-        target, error = self._judged(*self._system.solve(active, bias))
-        for _ in range(_IMPROVEMENTS):
-            if error <= self.enough * tol:
-                break
-            target, error = self._judged(*self._system.improve(active))
-        self._last = target
-        return target
-
-    def exactly(self) -> Target:
-        """Return the last target: every one is exact."""
-        assert self._last is not None
-        return self._last
-
-    def goes_on(self, settled: bool, improved: bool) -> bool:
-        """Return False where the set has come to rest: its equalities have all the digits they can have."""
-        return not settled
-
-    def _judged(self, beta: FloatArray, bias: float) -> tuple[Target, float]:
-        """Return the target of multipliers, and the error of the equalities."""
-        problem = self._problem
-        solution = Solution(beta=beta[:, None], bias=np.array([bias]))
-        point = Iterate.at(problem, solution)
-        residual = float(problem.residual_at(solution, point.decision[:, None], self._counted)[0])
-        # On the active rows f = y - beta/C, (53), to the last digit, which K beta does not give at large C;
-        # and |w|^2 = beta'(f - b) from there.
-        active = beta != 0.0
-        wanted = (problem.targets[:, 0] - problem.ridge * beta)[active]
-        error = float(np.abs(point.decision[active] - wanted).max(initial=0.0))
-        point.decision[active] = wanted
-        point.norm = max(float(beta @ (point.decision - bias)), 0.0)
-        return Target(beta, point, residual), error
 
 
 def resolve_without(
@@ -267,6 +203,54 @@ def _capped(
     return replace(found, n_iter=iterations), growths
 
 
+def _plain_active_sets(
+    problem: Problem,
+    system: EqualitySystem | SwitchedSystem,
+    first: BoolArray,
+    cap: int | None,
+    limit: int,
+    monitor: Monitor,
+) -> Solution:
+    """Return where the paper's iteration S -> S(e(S)) comes to rest, or where it was when a set came back.
+
+    No more than `cap` rows, n_SVmax, are taken, in decreasing order of their errors. Its `note` says so where
+    the sets go round: then it is no optimum, and the certificate tells how far.
+    """
+    y, ridge = problem.targets[:, 0], problem.ridge
+    active, seen, b = first, set[bytes](), 0.0  # Step 1: s_i = 1, or n_SVmax of them.
+    beta, note, outcome, iteration = np.zeros(y.size), "", Outcome.MAX_ITER, 0
+    while iteration < limit and not monitor.stopped:
+        iteration += 1
+        seen.add(active.tobytes())
+        beta, b = system.solve(active, b)  # Steps 2 and 3: (48) by (58)-(59), theta_i = y_i beta_i.
+        f = problem.operator.matmul(beta[:, None])[:, 0] + b  # (49)
+        errors = 1.0 - y * f
+        errors[active] = (y * ridge * beta)[active]  # (57), above: e_S = theta / C.
+        now = _chosen(errors, cap)  # Step 4: (10).
+        tell(problem, beta, b, f + ridge * beta - y, iteration, monitor)
+        if np.array_equal(now, active):  # Step 5.
+            outcome = Outcome.FINISHED
+            break
+        if now.tobytes() in seen:
+            note = f"S -> S(e(S)) goes round: the set of iteration {iteration + 1} has been there before"
+            break
+        active = now
+    if monitor.stopped:
+        outcome = Outcome.STOPPED
+    bias = np.array([b])
+    return Solution(beta=beta[:, None], bias=bias, n_iter=max(iteration, 1), outcome=outcome, note=note)
+
+
+def _chosen(errors: FloatArray, cap: int | None) -> BoolArray:
+    """Return the rows whose indicator is one: those with an error, the largest where they are too many."""
+    wanted = errors > 0.0  # (10)
+    if cap is not None and int(wanted.sum()) > cap:
+        kept = np.argsort(-errors, kind="stable")[:cap]
+        wanted = np.zeros(errors.size, dtype=bool)
+        wanted[kept] = True
+    return wanted
+
+
 def _stratified(y: FloatArray, count: int) -> BoolArray:
     """Return `count` rows or so, the same share of each class, evenly spread over the rows."""
     chosen = np.zeros(y.size, dtype=bool)
@@ -306,7 +290,7 @@ def _coordinate_start(problem: Problem) -> Solution | None:
         return None
     if problem.operator.full() is None or not is_compiled():
         return None
-    from squaresvm.solvers import _smo_loops
+    from squaresvm.solvers._loops import pairwise_updates
 
     rows = RowCache(problem.operator, 0)
     y = np.ascontiguousarray(problem.targets[:, 0])
@@ -317,9 +301,7 @@ def _coordinate_start(problem: Problem) -> Solution | None:
         return Solution(beta=search.beta[:, None], bias=np.array([search.bias]))
     beta, gradient, ridge = np.zeros(y.size), -y, problem.ridge
     h = problem.operator.diagonal() + ridge
-    _smo_loops.pairwise_updates(
-        rows.values, rows.stride, rows.place, h, ridge, 0.0, y, beta, gradient, _COORDINATE_TOL, limit
-    )
+    pairwise_updates(*rows.arrays, h, ridge, 0.0, y, beta, gradient, _COORDINATE_TOL, limit)
     used = beta != 0
     bias = -float(gradient[used].mean()) if used.any() else 0.0
     return Solution(beta=beta[:, None], bias=np.array([bias]))

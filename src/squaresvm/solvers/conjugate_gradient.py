@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, Target, search_active_sets
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback, check_memory, origin
+from squaresvm.solvers.base import IterativeSolver, Monitor, by_column, origin, tell
 from squaresvm.solvers.block_cg import KernelSystem
 from squaresvm.solvers.equalities import bias_of_no_rows
 from squaresvm.solvers.preconditioner import Preconditioner
@@ -28,7 +29,7 @@ _STALLS = 3
 
 
 @dataclass(frozen=True)
-class ConjugateGradient:
+class ConjugateGradient(IterativeSolver):
     """Solve H V = [1, y] for all columns at once, H = K + diag(1/C), with a Nystrom preconditioner.
 
     With u = inv(H) 1 and v = inv(H) y the bias is in closed form, b = 1'v / (A + 1'u), beta = v - u b:
@@ -68,19 +69,17 @@ class ConjugateGradient:
 
     rank: int | None = None
     memory: int | None = None
-    callback: Callback | None = None
-    trace: bool = False
 
     name = "cg"
     solves = "either loss with any bias"
 
     def __post_init__(self) -> None:
         """Check the options."""
+        super().__post_init__()
         if self.rank is not None:
             check_integer("rank", self.rank, 1)
         if self.memory is not None:
-            check_memory(self.memory)
-        check_callback(self.callback, self.trace)
+            check_integer("memory", self.memory, 1)
 
     def accepts(self, problem: Problem) -> bool:
         """Return True: every problem is solved."""
@@ -91,7 +90,7 @@ class ConjugateGradient:
     ) -> Solution:
         """Return the solution of all columns of targets; from `start`, where one is given."""
         limit = _MAX_ITER if max_iter is None else max_iter
-        monitor = Monitor(self.callback, self.trace)
+        monitor = self._monitor()
         system = KernelSystem.make(problem, self.rank, self.memory)
         if problem.loss == Loss.SQUARED:
             first = origin(problem) if start is None else _in_multipliers(problem, start)
@@ -137,8 +136,8 @@ def _squared(
             # u is asked for as closely as the bias, at most as large as the targets, multiplies it.
             rhs = np.column_stack([rhs, np.ones(problem.n_rows)])
             goal = np.append(wanted, _SHARE * tol)
-        listener = _Listener(problem, solution, decision, ones, used, monitor)
-        X, count = system.solve(rhs, goal, limit - used, listener)
+        watch = partial(_tell, problem, solution, ones, used, monitor)
+        X, count = system.solve(rhs, goal, limit - used, watch)
         used += count
         if X.shape[1] > targets.shape[1]:
             ones = X[:, -1]
@@ -188,45 +187,27 @@ def _stepped(
     return Solution(beta=moved, bias=solution.bias + step), step
 
 
-class _Listener:
-    """Tells a monitor of each iteration, from the residuals of conjugate gradients: no product is needed."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        solution: Solution,
-        decision: FloatArray,
-        ones: FloatArray | None,
-        used: int,
-        monitor: Monitor,
-    ) -> None:
-        self.problem, self.solution, self.decision = problem, solution, decision
-        self.ones, self.used, self.monitor = ones, used, monitor
-
-    def __call__(self, iteration: int, X: FloatArray, R: FloatArray) -> bool:
-        """Return whether to stop."""
-        if not self.monitor.listens:
-            return False
-        problem, k = self.problem, self.problem.n_columns
-        ones, left = self.ones, np.zeros(problem.n_rows)
-        if X.shape[1] > k:
-            ones, left = X[:, -1], R[:, -1]
-        reached, step = _stepped(problem, self.solution, X[:, :k], ones)
-        assert reached.beta is not None
-        # H of the new multipliers is y - b - (what is missing), and K that less the ridge.
-        missing = R[:, :k] - np.outer(left, step)
-        decision = problem.targets - missing - problem.ridge[:, None] * reached.beta
-        residual = problem.residual_at(reached, decision, np.arange(problem.n_rows))
-        objective = problem.objective_at(reached, decision)
-        for column in range(k):
-            self.monitor.column = column
-            self.monitor.tell(
-                self.used + iteration,
-                float(objective[column]),
-                float(residual[column]),
-                float(reached.beta[:, column].sum()),
-            )
-        return self.monitor.stopped
+def _tell(
+    problem: Problem,
+    solution: Solution,
+    ones: FloatArray | None,
+    used: int,
+    monitor: Monitor,
+    iteration: int,
+    X: FloatArray,
+    R: FloatArray,
+) -> bool:
+    """Tell the monitor of an iteration by what is left of conjugate gradients: no product is needed."""
+    if not monitor.listens:
+        return False
+    k, left = problem.n_columns, np.zeros(problem.n_rows)
+    if X.shape[1] > k:
+        ones, left = X[:, -1], R[:, -1]
+    reached, step = _stepped(problem, solution, X[:, :k], ones)
+    assert reached.beta is not None
+    # r = H beta + b - y is minus what is missing.
+    gradient = np.outer(left, step) - R[:, :k]
+    return tell(problem, reached.beta, reached.bias, gradient, used + iteration, monitor)
 
 
 class IteratedEqualities:
@@ -301,7 +282,7 @@ class IteratedEqualities:
     def _advance(self, active: BoolArray, tol: float, limit: int) -> int:
         """Solve the equalities of the active rows more closely; return the iterations taken."""
         self._enter(active)
-        problem, A = self.problem, self.problem.bias.penalty
+        problem = self.problem
         missing = problem.targets[:, 0] - self.product - self.bias - problem.ridge * self.beta
         rhs = np.where(active, missing, 0.0)[:, None]
         wanted = np.maximum(_SHARE * tol, _REDUCTION * np.abs(rhs).max(axis=0))
@@ -312,16 +293,11 @@ class IteratedEqualities:
         X, count = self.system.solve(rhs, wanted, limit, lambda *_: False, self._preconditioner, active)
         if X.shape[1] > 1:
             self._ones = X[:, 1]
-        change, step = X[:, 0], 0.0
-        if has_bias:
-            assert self._ones is not None
-            for _ in range(2):  # The second time for what rounding left of the sum.
-                left = float((self.beta + change).sum() - A * (self.bias + step)) / float(
-                    A + self._ones.sum()
-                )
-                change, step = change - left * self._ones, step + left
-        self._add(change)
-        self.bias += step
+        here = Solution(beta=self.beta[:, None], bias=np.array([self.bias]))
+        reached, step = _stepped(problem, here, X[:, :1], self._ones if has_bias else None)
+        assert reached.beta is not None
+        self._add(reached.beta[:, 0] - self.beta)
+        self.bias += float(step[0])
         return count
 
     def _target(self, cost: int) -> Target:

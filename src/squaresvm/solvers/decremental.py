@@ -6,6 +6,7 @@ the Lagrangian SVM; here they are for both, so that Q = K + diag(1/C) has no lab
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -195,8 +196,51 @@ class ExplicitInverse:
         return refined(problem, solution, tol, lambda found: inverse.refine(problem, found))
 
 
+class _Decremental(ABC):
+    """Rows leave: (9) for the inverse, and the solution by it."""
+
+    def forget(
+        self,
+        rest: Problem,
+        before: StoredInverse,
+        gone: IntArray,
+        *,
+        tol: float,
+        max_iter: int | None = None,
+        start: Solution | None = None,
+    ) -> Solution:
+        """Return the solution of the rows that stay.
+
+        Parameters
+        ----------
+        rest : Problem
+            Of the rows that stay.
+        before : StoredInverse
+            Of all rows.
+        gone : ndarray
+            Which of all rows leave.
+        tol : float
+        max_iter : int, optional
+        start : Solution, optional
+            Multipliers of the rows that stay, as they were; from inv(Q) e where there are none.
+        """
+        return self.solve_with(rest, before.without(gone), tol=tol, max_iter=max_iter, start=start)  # (9)
+
+    @abstractmethod
+    def solve_with(
+        self,
+        problem: Problem,
+        inverse: StoredInverse,
+        *,
+        tol: float,
+        max_iter: int | None = None,
+        start: Solution | None = None,
+    ) -> Solution:
+        """Return the solution with the inverse at hand."""
+
+
 @dataclass(frozen=True)
-class DBLSVM:
+class DBLSVM(_Decremental):
     r"""Batch decremental Lagrangian SVM: several rows leave, and the fixed point goes on.
 
     Parameters
@@ -228,33 +272,6 @@ class DBLSVM:
     name = "DBLSVM"
     loss = Loss.SQUARED_HINGE
 
-    def forget(
-        self,
-        rest: Problem,
-        before: StoredInverse,
-        gone: IntArray,
-        *,
-        tol: float,
-        max_iter: int | None = None,
-        start: Solution | None = None,
-    ) -> Solution:
-        """Return the solution of the rows that stay.
-
-        Parameters
-        ----------
-        rest : Problem
-            Of the rows that stay.
-        before : StoredInverse
-            Of all rows.
-        gone : ndarray
-            Which of all rows leave.
-        tol : float
-        max_iter : int, optional
-        start : Solution, optional
-            Multipliers of the rows that stay, as they were; from inv(Q) e where there are none.
-        """
-        return self.solve_with(rest, before.without(gone), tol=tol, max_iter=max_iter, start=start)  # (9)
-
     def solve_with(
         self,
         problem: Problem,
@@ -280,7 +297,7 @@ class DOLSVM(DBLSVM):
 
 
 @dataclass(frozen=True)
-class DBLSSVM:
+class DBLSSVM(_Decremental):
     """Batch decremental LS-SVM: several rows leave, (9) gives the inverse and (12) the solution.
 
     Steps 1 to 3 of Section 3.3 of the decremental paper; ``LSSVC(solver='inverse').forget`` does them.
@@ -297,19 +314,6 @@ class DBLSSVM:
 
     name = "DBLSSVM"
     loss = Loss.SQUARED
-
-    def forget(
-        self,
-        rest: Problem,
-        before: StoredInverse,
-        gone: IntArray,
-        *,
-        tol: float,
-        max_iter: int | None = None,
-        start: Solution | None = None,
-    ) -> Solution:
-        """Return the solution of the rows that stay; parameters as those of :meth:`DBLSVM.forget`."""
-        return self.solve_with(rest, before.without(gone), tol=tol)  # (9)
 
     def solve_with(
         self,

@@ -1,7 +1,7 @@
 """The squared loss on a set of rows that changes: the system behind every step of an active set.
 
 `EqualitySystem` updates a Cholesky factor; `SwitchedSystem` is the RLSSVM paper's own: switches (64) and
-appended rows (61) of an L D L' factor.
+appended rows (61) of an L D L' factor. `Factored` is either of them for the search over sets.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from squaresvm.linalg.blas import times
 from squaresvm.operators import SubsetOperator
 from squaresvm.problem import Problem
 from squaresvm.solution import Solution
+from squaresvm.solvers.active_set_search import Iterate, Target
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["EqualitySystem", "SwitchedSystem", "bias_of_no_rows"]
+__all__ = ["EqualitySystem", "Factored", "SwitchedSystem", "bias_of_no_rows"]
 
 #: A factor is reused where no more rows change than this share of the set, and no more than that many.
 _FEW_SHARE, _FEW = 0.05, 64
+#: Attempts to solve the equalities of a set with more digits.
+_IMPROVEMENTS = 3
 
 
 def bias_of_no_rows(problem: Problem, bias: float) -> float:
@@ -28,6 +31,13 @@ def bias_of_no_rows(problem: Problem, bias: float) -> float:
     A penalised bias is zero then; a free one costs nothing and stays as it is.
     """
     return bias if problem.bias.is_free else 0.0
+
+
+def _changes(rows: IntArray, active: BoolArray) -> tuple[IntArray, IntArray]:
+    """Return the positions among some rows that are not active, and the active rows that are not there."""
+    come = active.copy()
+    come[rows] = False
+    return np.flatnonzero(~active[rows]), np.flatnonzero(come)
 
 
 class EqualitySystem:
@@ -72,7 +82,7 @@ class EqualitySystem:
         """Return beta over all rows, and b, with the active rows as equalities and the others left out."""
         if not active.any():
             return np.zeros(self.problem.n_rows), bias_of_no_rows(self.problem, bias)
-        leave, come = self._changes(active)
+        leave, come = _changes(self.rows, active)
         few = min(_FEW, int(_FEW_SHARE * active.sum())) if self._reuse else 0
         self.work["refactoring"] += float(active.sum()) ** 3 / 3.0
         usable = self._factor is not None and self._factor.is_current
@@ -98,13 +108,6 @@ class EqualitySystem:
         except np.linalg.LinAlgError:
             return False
         return True
-
-    def _changes(self, active: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return the positions in the set that leave it, and the rows that come."""
-        leave = np.flatnonzero(~active[self.rows])
-        come = active.copy()
-        come[self.rows] = False
-        return leave, np.flatnonzero(come)
 
     def rebuild(self, active: BoolArray) -> tuple[FloatArray, float]:
         """Factor anew; return beta over all rows, and b."""
@@ -271,12 +274,10 @@ class SwitchedSystem:
             return np.zeros(self.problem.n_rows), bias_of_no_rows(self.problem, bias)
         if self._rows.size == 0:
             return self.rebuild(active)
-        leave = np.flatnonzero(~active[self._rows])
-        come = active.copy()
-        come[self._rows] = False
+        leave, come = _changes(self._rows, active)
         if leave.size:
             self._rows = self._rows[self._factor.remove(leave)]
-        self._append(np.flatnonzero(come))
+        self._append(come)
         self.is_updated = True
         return self._solved()
 
@@ -322,3 +323,62 @@ class SwitchedSystem:
         u, v = self._factor.solve(np.column_stack([np.ones(rhs.size), rhs])).T  # (58)
         b = 0.0 if bias.is_absent else float((v.sum() - border) / (bias.penalty + u.sum()))
         return v - b * u, b
+
+
+class Factored:
+    """The equalities of a set by a factor of its own: exact, and improved where digits are missing.
+
+    Parameters
+    ----------
+    problem : Problem
+    system : EqualitySystem or SwitchedSystem
+    counted : ndarray of bool, optional
+        The rows that count: all by default.
+    """
+
+    #: Sets of equalities cost so much more than a residual that the search goes on well below tol.
+    enough = 1e-3
+
+    def __init__(
+        self,
+        problem: Problem,
+        system: EqualitySystem | SwitchedSystem,
+        counted: BoolArray | None = None,
+    ) -> None:
+        self._problem, self._system = problem, system
+        self._counted = np.ones(problem.n_rows, dtype=bool) if counted is None else counted
+        self._last: Target | None = None
+
+    def solve(self, active: BoolArray, bias: float, tol: float, limit: int) -> Target:
+        """Return the solution with the active rows as equalities and the others left out."""
+        target, error = self._judged(*self._system.solve(active, bias))
+        for _ in range(_IMPROVEMENTS):
+            if error <= self.enough * tol:
+                break
+            target, error = self._judged(*self._system.improve(active))
+        self._last = target
+        return target
+
+    def exactly(self) -> Target:
+        """Return the last target: every one is exact."""
+        assert self._last is not None
+        return self._last
+
+    def goes_on(self, settled: bool, improved: bool) -> bool:
+        """Return False where the set has come to rest: its equalities have all the digits they can have."""
+        return not settled
+
+    def _judged(self, beta: FloatArray, bias: float) -> tuple[Target, float]:
+        """Return the target of multipliers, and the error of the equalities."""
+        problem = self._problem
+        solution = Solution(beta=beta[:, None], bias=np.array([bias]))
+        point = Iterate.at(problem, solution)
+        residual = float(problem.residual_at(solution, point.decision[:, None], self._counted)[0])
+        # On the active rows f = y - beta/C, (53), to the last digit, which K beta does not give at large C;
+        # and |w|^2 = beta'(f - b) from there.
+        active = beta != 0.0
+        wanted = (problem.targets[:, 0] - problem.ridge * beta)[active]
+        error = float(np.abs(point.decision[active] - wanted).max(initial=0.0))
+        point.decision[active] = wanted
+        point.norm = max(float(beta @ (point.decision - bias)), 0.0)
+        return Target(beta, point, residual), error

@@ -14,7 +14,7 @@ from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_between, check_choice
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Callback, Monitor, by_column, check_callback
+from squaresvm.solvers.base import IterativeSolver, Monitor, by_column
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["Inverse", "Lagrangian", "implicit_lagrangian"]
@@ -25,7 +25,7 @@ _TIGHTENINGS = 8
 
 
 @dataclass(frozen=True)
-class Lagrangian:
+class Lagrangian(IterativeSolver):
     r"""The fixed point of the Lagrangian SVM paper: one system for all iterations.
 
     Parameters
@@ -76,18 +76,16 @@ class Lagrangian:
 
     alpha: float | None = None
     stop: str = "residual"
-    callback: Callback | None = None
-    trace: bool = False
 
     name = "lagrangian"
     solves = "the squared hinge with a penalised or no bias"
 
     def __post_init__(self) -> None:
         """Check the options; the upper bound of alpha depends on the problem."""
+        super().__post_init__()
         if self.alpha is not None:
             check_between("alpha", self.alpha, 0.0)
         check_choice("stop", self.stop, ("residual", "step"))
-        check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge and the bias not free."""
@@ -111,7 +109,7 @@ class Lagrangian:
     ) -> Solution:
         limit = _MAX_ITER if max_iter is None else max_iter
         alpha = self._alpha(problem)
-        monitor = Monitor(self.callback, self.trace)
+        monitor = self._monitor()
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             begin = None if first is None else system.image(column.multipliers(first)[:, 0])
@@ -290,7 +288,7 @@ def _iterate(
                 return _labelled(kept, iteration, Outcome.FINISHED)
             enough, tightened = 0.1 * enough, tightened + 1
         if monitor.listens and monitor.tell(
-            iteration, float(problem.objective(before)[0]), move.residual, move.balance
+            iteration, problem.objective(before), move.residual, move.balance
         ):
             outcome = Outcome.STOPPED
             break

@@ -16,7 +16,7 @@ from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import MemoryRunner
 from squaresvm.runtime.resources import threads_for_blas
 from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Callback, Monitor, check_callback
+from squaresvm.solvers.base import IterativeSolver, Monitor
 from squaresvm.solvers.equalities import EqualitySystem
 from squaresvm.solvers.newton_hessian import Direction, FormedHessian, Hessian, ProductHessian
 from squaresvm.typing import BoolArray, FloatArray
@@ -47,7 +47,7 @@ _LOST = 1e-14
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(IterativeSolver):
     """Newton steps in (w, b) for linear models, each with an exact line search.
 
     Large problems are solved on a sample of rows first, so that few passes over all rows are left. After the
@@ -82,15 +82,8 @@ class Newton:
     True
     """
 
-    callback: Callback | None = None
-    trace: bool = False
-
     name = "newton"
     solves = "linear models on their rows, either loss, any bias"
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        check_callback(self.callback, self.trace)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether Z with K = Z Z' is at hand."""
@@ -108,7 +101,7 @@ class Newton:
         # Passes share out blocks of rows, where those are many. Threads inside the products of few rows, and
         # in the factors of small systems between them, would wait for one another more than they work.
         with threads_for_blas():
-            found = search(problem.linear, tol, limit, Monitor(self.callback, self.trace), start)
+            found = search(problem.linear, tol, limit, self._monitor(), start)
             if found.outcome != Outcome.FINISHED:
                 return found
             return _polished(problem, found, tol)
@@ -248,7 +241,8 @@ def _descend(
         if keep is not None:
             keep(way.point.w, way.point.b)
         if monitor.listens:
-            _tell(problem, way, monitor)
+            residual, balance = problem.verify(way.point).residual, way.point.sums.in_b
+            monitor.tell(way.steps, way.point.objective, residual, balance)
     return way
 
 
@@ -307,14 +301,6 @@ def _line_minimum(problem: LinearProblem, point: Point, step: Direction, wanted:
     rise = slope_high - slope_low
     secant = low - np.divide(slope_low, rise, out=np.zeros(k), where=rise > 0.0) * (high - low)
     return np.where(slope_high <= 0.0, high, np.clip(secant, low, high))
-
-
-def _tell(problem: LinearProblem, way: _Way, monitor: Monitor) -> None:
-    residual = problem.verify(way.point).residual
-    for j in range(way.point.b.size):
-        monitor.column = j
-        objective, balance = float(way.point.objective[j]), float(way.point.sums.in_b[j])
-        monitor.tell(way.steps, objective, float(residual[j]), balance)
 
 
 def _polished(problem: Problem, found: Solution, tol: float) -> Solution:

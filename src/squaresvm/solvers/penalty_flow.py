@@ -7,19 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor
-from squaresvm.problem import Bias, Loss, Problem
+from squaresvm.problem import Bias, Problem
 from squaresvm.runtime.arguments import check_between
 from squaresvm.solution import Solution
 from squaresvm.solvers.base import (
-    Callback,
+    FreeBiasSolver,
+    IterativeSolver,
     Monitor,
+    balanced,
     by_column,
-    check_callback,
     ended,
     origin,
+    size_of_targets,
     tell,
 )
-from squaresvm.typing import FloatArray
 
 __all__ = ["PenaltyFlow"]
 
@@ -29,7 +30,7 @@ _LENGTH = 100.0
 
 
 @dataclass(frozen=True)
-class PenaltyFlow:
+class PenaltyFlow(FreeBiasSolver, IterativeSolver):
     r"""The exact penalty of the relaxed LS-SVM paper: a differential equation, followed to its rest point.
 
     Parameters
@@ -83,29 +84,22 @@ class PenaltyFlow:
 
     penalty: float | None = None
     step: float | None = None
-    callback: Callback | None = None
-    trace: bool = False
 
     name = "penalty-flow"
-    solves = "the squared loss with a free bias"
 
     def __post_init__(self) -> None:
         """Check the options."""
+        super().__post_init__()
         for name in ("penalty", "step"):
             if getattr(self, name) is not None:
                 check_between(name, getattr(self, name), 0.0)
-        check_callback(self.callback, self.trace)
-
-    def accepts(self, problem: Problem) -> bool:
-        """Return whether the loss is the squared one and the bias free."""
-        return problem.loss == Loss.SQUARED and problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
     ) -> Solution:
         """Return the solution of all columns of targets, one after the other."""
         limit = _MAX_ITER if max_iter is None else max_iter
-        monitor = Monitor(self.callback, self.trace)
+        monitor = self._monitor()
         tau = _LENGTH * float(problem.costs.max()) if self.step is None else float(self.step)
         operator, ridge = problem.operator, problem.ridge + 1.0 / tau
         factor = CholeskyFactor.build(operator.store(), operator.slots, ridge, Bias.none())
@@ -125,8 +119,7 @@ class PenaltyFlow:
         limit: int,
         monitor: Monitor,
     ) -> Solution:
-        y = problem.targets[:, 0]
-        scale = float(np.abs(y).max()) or 1.0
+        y, scale = problem.targets[:, 0], size_of_targets(problem)
         penalty = scale if self.penalty is None else float(self.penalty)
         assert start.beta is not None
         beta, s = start.beta[:, 0].copy(), float(start.bias[0])
@@ -143,13 +136,10 @@ class PenaltyFlow:
             defect, beta = (beta - new) / tau, new
             tell(problem, beta, s, defect, iteration, monitor)
             if float(np.abs(defect).max()) <= tol * scale:
-                if abs(float(beta.sum())) > tol * float(np.abs(beta).sum()):
+                if not balanced(beta, tol):
                     penalty *= 2.0  # At rest, and not on (40), 1'beta = 0: (44) was not exact.
                     continue
-                reached = self._holds(problem, beta, s, tol)
-        return ended(beta, s, max(iteration, 1), reached, monitor)
-
-    @staticmethod
-    def _holds(problem: Problem, beta: FloatArray, s: float, tol: float) -> bool:
-        """Return whether the problem itself agrees: the step's equation holds to rounding only."""
-        return bool(problem.residual(Solution(beta=beta[:, None], bias=np.array([s]))).max() <= tol)
+                # The step's equation holds to rounding only: the problem itself must agree.
+                there = Solution(beta=beta[:, None], bias=np.array([s]))
+                reached = bool(problem.residual(there).max() <= tol)
+        return ended(beta, s, iteration, reached, monitor)

@@ -17,17 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from squaresvm.linalg.blas import times
-from squaresvm.problem import Loss, Problem, columns_of
+from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_wide
-from squaresvm.runtime.resources import in_order
-from squaresvm.solution import Outcome, Solution
-from squaresvm.solvers.base import Monitor, origin
-from squaresvm.solvers.descent import Crawling
+from squaresvm.solution import Solution
+from squaresvm.solvers.base import Crawling, Monitor, by_column, ended, origin, tell
 from squaresvm.solvers.newton import Newton
 from squaresvm.typing import FloatArray
 
@@ -60,7 +57,7 @@ class RowDescent:
     """
 
     def __init__(self, problem: Problem, norms: FloatArray, start: Solution) -> None:
-        from squaresvm.solvers._row_loops import as_rows
+        from squaresvm.solvers._loops import as_rows
 
         assert problem.operator.features is not None
         assert start.beta is not None
@@ -137,7 +134,7 @@ class RowDescent:
 
     def sweep(self) -> float:
         """Update each active multiplier once; return the largest violation that was found on the way."""
-        from squaresvm.solvers._row_loops import row_updates
+        from squaresvm.solvers._loops import row_updates
 
         worst, self._active, self.b, self._seed = row_updates(
             *self._rows,
@@ -202,56 +199,29 @@ def solve_by_rows(
         In multipliers; in w where the updates crawled, and Newton's method went on from where they had come.
     """
     norms = problem.operator.diagonal()
-    first = origin(problem) if start is None else start
-    first = Solution(beta=problem.multipliers(first), bias=first.bias)
-    columns = range(problem.n_columns)
-    if monitor.listens or problem.n_columns == 1:
-        found = [_column(problem, norms, first, tol, limit, monitor, index) for index in columns]
-    else:
-        jobs = (partial(_column, problem, norms, first, tol, limit, monitor, index) for index in columns)
-        found = list(in_order(jobs))
-    together = columns_of([solution for solution, _ in found], monitor.trace)
-    if monitor.stopped or not any(crawls for _, crawls in found):
+    crawled: list[bool] = []
+
+    def solve(column: Problem, first: Solution | None) -> Solution:
+        search = RowDescent(column, norms, origin(column) if first is None else first)
+
+        def watch() -> bool:
+            return tell(column, search.beta, search.b, search.gradient, search.sweeps, monitor)
+
+        reached = not monitor.stopped and search.run(tol, limit, watch)
+        crawled.append(search.crawls)
+        bias = 0.0 if problem.bias.is_absent else search.b
+        return ended(search.beta, bias, search.sweeps, reached, monitor)
+
+    together = by_column(problem, start, monitor, solve, on_threads=True)
+    if monitor.stopped or not any(crawled):
         return together
     Z, beta = problem.operator.features, together.beta
     assert Z is not None
     assert beta is not None
     begun = Solution(primal=times(Z.T, beta), bias=together.bias)
     left = max(1, limit - together.n_iter)
-    ended = Newton().solve(problem, tol=tol, max_iter=left, start=begun)
+    found = Newton().solve(problem, tol=tol, max_iter=left, start=begun)
     note = (
         f"updates crawled after {together.n_iter} sweeps, and Newton steps in w went on from where they were"
     )
-    return replace(ended, n_iter=together.n_iter + ended.n_iter, trace=monitor.trace, note=note, factor=None)
-
-
-def _column(
-    problem: Problem,
-    norms: FloatArray,
-    start: Solution,
-    tol: float,
-    limit: int,
-    monitor: Monitor,
-    index: int,
-) -> tuple[Solution, bool]:
-    """Return the solution of one column, and whether its updates crawled."""
-    assert start.beta is not None
-    column = problem.column(index)
-    search = RowDescent(column, norms, Solution(beta=start.beta[:, [index]], bias=start.bias[[index]]))
-
-    def watch() -> bool:
-        if not monitor.listens:
-            return False
-        monitor.column = index
-        beta, b = search.beta[:, None], np.array([search.b])
-        decision = (search.gradient + search.y - column.ridge * search.beta)[:, None]
-        objective = column.objective_at(Solution(beta=beta, bias=b), decision)
-        return monitor.tell(search.sweeps, float(objective[0]), search.violation(), float(search.beta.sum()))
-
-    reached = not monitor.stopped and search.run(tol, limit, watch)
-    outcome = Outcome.FINISHED if reached else Outcome.MAX_ITER
-    if monitor.stopped:
-        outcome = Outcome.STOPPED
-    bias = np.zeros(1) if problem.bias.is_absent else np.array([search.b])
-    found = Solution(beta=search.beta[:, None], bias=bias, n_iter=max(search.sweeps, 1), outcome=outcome)
-    return found, search.crawls and not monitor.stopped
+    return replace(found, n_iter=together.n_iter + found.n_iter, trace=monitor.trace, note=note, factor=None)

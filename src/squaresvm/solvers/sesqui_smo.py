@@ -7,34 +7,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
+from squaresvm.kernels import Kernel
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import (
-    Callback,
-    Monitor,
-    by_column,
-    check_callback,
-    check_memory,
-    ended,
-    origin,
-    tell,
-)
-from squaresvm.solvers.descent import (
-    MAX_SWEEPS,
-    MEMORY,
+from squaresvm.solvers.base import Crawling, Monitor, ended, first_multipliers
+from squaresvm.solvers.smo import (
+    CONJUGATE_STEPS,
+    FIRST_STEPS,
+    REFRESHES,
     SHORT_PATIENCE,
-    Crawling,
-    Extrapolation,
+    PenalisedDual,
+    SmoSolver,
     beside_diagonal,
     conjugate_steps,
-    first_steps,
     next_rows,
-    refuse_indefinite,
 )
-from squaresvm.solvers.plain_smo import PlainRule, plain_rule
-from squaresvm.solvers.row_descent import solve_by_rows
+from squaresvm.solvers.two_smo import Extrapolation
 from squaresvm.typing import FloatArray
 
 __all__ = ["BoundedDescent", "SesquiSmo"]
@@ -43,10 +33,11 @@ __all__ = ["BoundedDescent", "SesquiSmo"]
 _SMALL_A = 0.3
 #: An extrapolation is given up where it would push more than this share of the rows across their bound.
 _CLIPPED = 0.1
-_REFRESHES = 10
-#: Conjugate steps before single updates have their turn again, or until the violation of the support vectors
-#: is this share of that of the rows at their bound.
-_CONJUGATE_STEPS, _SETTLED = 200, 0.1
+#: Single updates have their turn again once the violation of the support vectors is this share of that of
+#: the rows at their bound.
+_SETTLED = 0.1
+#: Rows at most by which a kernel is told not to be semidefinite.
+_FACTORED_ROWS = 1000
 #: Length of a step that is meant to go beyond the minimum, where rows depend on each other by K alone, and
 #: where 1/A is more than this share of the diagonal; and sweeps with such steps. Whoever has not come to an
 #: end by then depends on extrapolation, for which sweeps should be alike.
@@ -54,7 +45,7 @@ _BEYOND, _BEYOND_BY_BIAS, _BIAS_SHARE, _BEYOND_SWEEPS = 1.25, 1.4, 0.1, 3
 
 
 @dataclass(frozen=True)
-class SesquiSmo:
+class SesquiSmo(SmoSolver):
     r"""SesquiSMO of the relaxed LS-SVM paper: 2SMO's steps, cut at the bounds of the squared hinge.
 
     Parameters
@@ -107,128 +98,55 @@ class SesquiSmo:
     True
     """
 
-    memory: int = MEMORY
-    plain: str | None = None
-    checks: bool = True
-    parallel: int = 1
-    seed: int = 0
-    callback: Callback | None = None
-    trace: bool = False
-
     name = "sesquismo"
-    solves = "the squared hinge with a penalised or no bias, linear models with any"
-    by_rows = True
+    loss = Loss.SQUARED_HINGE
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        check_memory(self.memory)
-        check_callback(self.callback, self.trace)
-        self._rule()
+    def _check_problem(self, problem: Problem) -> None:
+        _refuse_indefinite(problem)
 
-    def _rule(self) -> PlainRule | None:
-        return plain_rule(self.plain, self.checks, self.parallel, self.seed)
-
-    def accepts(self, problem: Problem) -> bool:
-        """Return whether the loss is the squared hinge, and the bias not free unless the rows are at hand."""
-        linear = problem.operator.features is not None and self._rule() is None
-        return problem.loss == Loss.SQUARED_HINGE and (linear or not problem.bias.is_free)
-
-    def solve(
-        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
-    ) -> Solution:
-        """Return the solution of all columns of targets, one after the other."""
-        limit = MAX_SWEEPS if max_iter is None else max_iter
-        monitor = Monitor(self.callback, self.trace)
-        rule = self._rule()
-        if rule is None and problem.operator.features is not None:
-            return solve_by_rows(problem, tol, limit, monitor, start)
-        refuse_indefinite(problem)
-        rows = RowCache(problem.operator, self.memory)
-        if rule is not None:
-            return rule.solve(problem, rows, start, tol, limit, monitor)
-
+    def _columns(
+        self, problem: Problem, rows: RowCache, tol: float, limit: int, monitor: Monitor
+    ) -> Callable[[Problem, Solution | None], Solution]:
         def solve(column: Problem, first: Solution | None) -> Solution:
-            beta = (first or origin(column)).beta
-            assert beta is not None
-            return _searched(BoundedDescent(column, rows, beta[:, 0]), tol, limit, monitor)
+            search = BoundedDescent(column, rows, first_multipliers(column, first))
+            reached = not monitor.stopped and search.run(tol, limit, lambda: search.tell(monitor))
+            return ended(search.beta, search.bias, search.sweeps, reached, monitor)
 
-        return by_column(problem, start, monitor, solve)
-
-
-def _searched(search: BoundedDescent, tol: float, limit: int, monitor: Monitor) -> Solution:
-    def watch() -> bool:
-        return tell(search.problem, search.beta, search.bias, search.gradient, search.sweeps, monitor)
-
-    reached = not monitor.stopped and search.run(tol, limit, watch)
-    return ended(search.beta, search.bias, max(search.sweeps, 1), reached, monitor)
+        return solve
 
 
-class BoundedDescent:
-    """Minimise 1/2 beta'H beta - y'beta, with 1 1'/A in H, under y_i beta_i >= 0.
-
-    Parameters
-    ----------
-    problem : Problem
-        With one column of targets.
-    rows : RowCache
-    start : ndarray of shape (m,)
-        Where to begin; multipliers of the wrong sign are set to zero.
-    """
+class BoundedDescent(PenalisedDual):
+    """Single updates under bounds, sweep by sweep, with steps of many multipliers between the sweeps."""
 
     def __init__(self, problem: Problem, rows: RowCache, start: FloatArray) -> None:
-        self.problem = problem
-        self.rows = rows
-        self.y = np.ascontiguousarray(problem.targets[:, 0])
-        self.beta = np.where(self.y * start > 0, start, 0.0)
-        self.sweeps = 0
-        self.ridge = problem.ridge
-        self._inverse_A = 1.0 / problem.bias.penalty
+        super().__init__(problem, rows, start)
         self._bare = problem.operator.diagonal() + self.ridge
         if not np.all(self._bare > 0):
             raise NotPositiveSemidefiniteError
-        self.h = self._bare + self._inverse_A  # Q_kk of (21), the denominator of (31).
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
-        self._plane = Extrapolation(self._product, float(self.h.max()))
+        self._plane = Extrapolation(self.product, float(self.h.max()))
         self._crawling = Crawling()
         self._extrapolates = True
-        self.gradient = self._exact_gradient() if self.beta.any() else -self.y
         self._beside = beside_diagonal(rows, 1.0 / self.h)
         if not self.beta.any() and self._beside < 1.0:
-            self._begin()
+            conjugate_steps(self.gradient, 1.0 / self.h, self.product, FIRST_STEPS, self._begun)
 
-    @property
-    def bias(self) -> float:
-        """The bias, 1'beta / A, by (16)."""
-        return self._inverse_A * float(self.beta.sum())
-
-    def _product(self, beta: FloatArray) -> FloatArray:
-        """Return H beta, with 1 1'/A in H."""
-        product = self.problem.operator.matmul(beta[:, None])[:, 0]
-        return np.asarray(product + self.ridge * beta + self._inverse_A * beta.sum())
-
-    def _exact_gradient(self) -> FloatArray:
-        return self._product(self.beta) - self.y
-
-    def _begin(self) -> None:
-        for beta, gradient in first_steps(self.gradient, 1.0 / self.h, self._product):
-            if np.any(self.y * beta < 0.0):
-                return
+    def _begun(self, beta: FloatArray, gradient: FloatArray) -> bool:
+        """Take one of the first steps, as long as all keep within their bounds."""
+        leaves = bool(np.any(self.y * beta < 0.0))
+        if not leaves:
             self.beta, self.gradient = beta, gradient
-
-    @property
-    def violation(self) -> FloatArray:
-        """Violation of (34) or (35) by each row, as the certificate measures it."""
-        return np.abs(np.minimum(self.h * self.y * self.beta, self.y * self.gradient))
+        return leaves
 
     def run(self, tol: float, max_sweeps: int, watch: Callable[[], bool]) -> bool:
         """Update until nothing violates by more than `tol`; return whether that was reached."""
         refreshes = 0
         while self.sweeps < max_sweeps:
             if self.violation.max() <= tol:
-                if refreshes == _REFRESHES:
+                if refreshes == REFRESHES:
                     return False
                 refreshes += 1
-                self.gradient = self._exact_gradient()
+                self.gradient = self.exact_gradient()
                 self._plane.clear()
                 if self.violation.max() <= tol:
                     return True
@@ -252,34 +170,12 @@ class BoundedDescent:
         if self._pairs:
             left -= 2 * self._pair_updates(0.5 * tol, m // 4)
         while left > 0:
-            done, missing = self._single_updates(tol, left)
+            done, missing = self.updates(self._lengths(), tol, left)
             left -= done
             if missing < 0:
                 break
             self.rows.fetch(next_rows(self.violation, self.rows, missing), np.array([missing]))
         self.sweeps += 1
-
-    def _single_updates(self, tol: float, count: int) -> tuple[int, int]:
-        from squaresvm.solvers import _smo_loops
-
-        rows = self.rows
-        reach = self.h * self.y * self.beta
-        done, missing = _smo_loops.sesqui_updates(
-            rows.values,
-            rows.stride,
-            rows.place,
-            self.h,
-            self._lengths(),
-            self.ridge,
-            self._inverse_A,
-            self.y,
-            self.beta,
-            self.gradient,
-            reach,
-            tol,
-            count,
-        )
-        return done, missing
 
     def _lengths(self) -> FloatArray:
         """Return how far the step of a row goes in units of its gradient: to the minimum, or a little beyond.
@@ -288,21 +184,19 @@ class BoundedDescent:
         """
         if not self._beside >= 1.0 or self.sweeps >= _BEYOND_SWEEPS:
             return 1.0 / self.h
-        by_bias = self._inverse_A > _BIAS_SHARE * float(self.h.mean())
+        by_bias = self.inverse_A > _BIAS_SHARE * float(self.h.mean())
         return (_BEYOND_BY_BIAS if by_bias else _BEYOND) / self.h
 
     def _pair_updates(self, tol: float, count: int) -> int:
-        from squaresvm.solvers import _smo_loops
+        from squaresvm.solvers._loops import pairwise_updates
 
         rows, left = self.rows, count
         while left > 0:
-            done, up, down = _smo_loops.pairwise_updates(
-                rows.values,
-                rows.stride,
-                rows.place,
+            done, up, down = pairwise_updates(
+                *rows.arrays,
                 self._bare,
                 self.ridge,
-                self._inverse_A,
+                self.inverse_A,
                 self.y,
                 self.beta,
                 self.gradient,
@@ -337,7 +231,7 @@ class BoundedDescent:
             return False
         if moved.size:
             gradient += self.problem.operator.block(np.arange(beta.size), moved) @ back[moved]
-            gradient += self.ridge * back + self._inverse_A * back.sum()
+            gradient += self.ridge * back + self.inverse_A * back.sum()
         if not clipped @ (gradient - self.y) < self.beta @ (self.gradient - self.y):
             return False
         self.beta, self.gradient = clipped, gradient
@@ -349,14 +243,14 @@ class BoundedDescent:
         Where one meets its bound, it stays there, and the others begin anew; where rows at their bound
         violate more than the support vectors do, it is the turn of single updates, which set them free.
         """
-        last, moved = min(max_sweeps, self.sweeps + _CONJUGATE_STEPS), True
+        last, moved = min(max_sweeps, self.sweeps + CONJUGATE_STEPS), True
         while moved and self.sweeps < last and not self._is_settled(tol):
             moved = self._along_face(last - self.sweeps, tol)
             if watch():
                 return True
         # As in 2SMO: no plane through points that are close to each other from here on, and no lost digits.
         self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
-        self.gradient = self._exact_gradient()
+        self.gradient = self.exact_gradient()
         return False
 
     def _is_settled(self, tol: float) -> bool:
@@ -369,17 +263,18 @@ class BoundedDescent:
     def _along_face(self, count: int, tol: float) -> bool:
         """Take conjugate steps of the support vectors until one meets its bound; return whether any moved."""
         free, begun, before = self.y * self.beta > 0, self.beta, self.sweeps
-        scales = np.where(free, 1.0 / self.ridge, 0.0)
-        for way, gradient in conjugate_steps(self.gradient, scales, self._product, count):
+
+        def arrived(way: FloatArray, gradient: FloatArray) -> bool:
             self.sweeps += 1
             step, change = begun + way - self.beta, gradient - self.gradient
             if np.any(self.y * (begun + way) < 0.0):
                 if not self._moved(step, change):
                     self._to_the_bound(step, change)
-                break
+                return True
             self.beta, self.gradient = begun + way, gradient
-            if self._is_settled(tol):
-                break
+            return self._is_settled(tol)
+
+        conjugate_steps(self.gradient, np.where(free, 1.0 / self.ridge, 0.0), self.product, count, arrived)
         return self.sweeps > before
 
     def _to_the_bound(self, step: FloatArray, change: FloatArray) -> None:
@@ -391,3 +286,27 @@ class BoundedDescent:
         beta[inwards[shares == share]] = 0.0
         self.beta = np.where(self.y * beta > 0, beta, 0.0)
         self.gradient = self.gradient + share * change
+
+
+def _refuse_indefinite(problem: Problem) -> None:
+    """Raise where a kernel that need not be semidefinite is seen not to be, on some of the rows or on all.
+
+    Updates stay within their bounds, and so may end at a point beside which none is lower although the
+    problem is not convex. A principal block with a negative eigenvalue proves that H has one.
+    """
+    operator = problem.operator
+    if _is_semidefinite(getattr(operator, "kernel", None)):
+        return
+    m = problem.n_rows
+    chosen = np.unique(np.linspace(0, m - 1, min(m, _FACTORED_ROWS)).astype(np.intp))
+    block = np.asfortranarray(operator.block(chosen, chosen))
+    factor, diagonal = block.copy(order="F"), np.diagonal(block) + problem.ridge[chosen]
+    cholesky_with_jitter(factor, diagonal, lambda: np.copyto(factor, block))
+
+
+def _is_semidefinite(kernel: object) -> bool:
+    if not isinstance(kernel, Kernel):
+        return False
+    return kernel.function in ("linear", "rbf", "laplacian") or (
+        kernel.function == "poly" and kernel.coef0 >= 0.0
+    )

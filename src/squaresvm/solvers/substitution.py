@@ -7,20 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from squaresvm.operators import RowCache
-from squaresvm.problem import Loss, Problem
+from squaresvm.problem import Problem
 from squaresvm.runtime.arguments import check_between
 from squaresvm.solution import Solution
 from squaresvm.solvers.base import (
-    Callback,
+    FreeBiasSolver,
     Monitor,
+    RowSolver,
+    balanced,
     by_column,
-    check_callback,
-    check_memory,
     ended,
-    origin,
+    first_multipliers,
+    size_of_targets,
     tell,
 )
-from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
+from squaresvm.solvers.smo import MAX_SWEEPS
+from squaresvm.solvers.two_smo import Descent
 from squaresvm.typing import FloatArray
 
 __all__ = ["Substitution"]
@@ -30,7 +32,7 @@ _TIGHTENINGS = 6
 
 
 @dataclass(frozen=True)
-class Substitution:
+class Substitution(FreeBiasSolver, RowSolver):
     r"""Substitution of the relaxed LS-SVM paper: a dual without constraint, with 1'beta = 0 at its minimum.
 
     Parameters
@@ -87,32 +89,22 @@ class Substitution:
 
     penalty: float | None = None
     alpha: float = 0.0
-    memory: int = MEMORY
-    callback: Callback | None = None
-    trace: bool = False
 
     name = "substitution"
-    solves = "the squared loss with a free bias"
-    by_rows = True
 
     def __post_init__(self) -> None:
         """Check the options; the lower bound of the penalty depends on the problem."""
+        super().__post_init__()
         if self.penalty is not None:
             check_between("penalty", self.penalty, 0.0)
         check_between("alpha", self.alpha, -np.inf)
-        check_memory(self.memory)
-        check_callback(self.callback, self.trace)
-
-    def accepts(self, problem: Problem) -> bool:
-        """Return whether the loss is the squared one and the bias free."""
-        return problem.loss == Loss.SQUARED and problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
     ) -> Solution:
         """Return the solution of all columns of targets, one after the other."""
         limit = MAX_SWEEPS if max_iter is None else max_iter
-        monitor = Monitor(self.callback, self.trace)
+        monitor = self._monitor()
         rows = RowCache(problem.operator, self.memory)
         sums = problem.operator.matmul(np.ones((problem.n_rows, 1)))[:, 0] + problem.ridge
         penalty = self._penalty(float(sums.mean()) / problem.n_rows, problem.n_rows)
@@ -120,9 +112,8 @@ class Substitution:
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             nonlocal ones
-            beta = (first or origin(column)).beta
-            assert beta is not None
-            search = _PenaltySearch(column, rows, beta[:, 0], sums, penalty, self.alpha, ones)
+            beta = first_multipliers(column, first)
+            search = _PenaltySearch(column, rows, beta, sums, penalty, self.alpha, ones)
             ones = search.ones
             return search.solve(tol, limit, monitor)
 
@@ -173,7 +164,7 @@ class _PenaltySearch:
         # (58) by its symmetric part (60): W_ij = P_ij + slope_i - share_j; and d of (53).
         share = (1.0 / m - 0.5 * alpha) * sums
         self._slope = penalty - share
-        self._descent = Descent(problem, rows, y - y.mean(), start.copy(), self._slope, share)
+        self._descent = Descent(problem, rows, y - y.mean(), start, self._slope, share)
         if ones is None and alpha != 0.0:
             ones = Descent(problem, rows, np.ones(m), np.zeros(m), self._slope, share)
         self.ones = ones
@@ -202,7 +193,7 @@ class _PenaltySearch:
     def solve(self, tol: float, limit: int, monitor: Monitor) -> Solution:
         """Return the solution of the column."""
         problem, descent = self._problem, self._descent
-        scale = max(float(np.abs(problem.targets).max()), np.finfo(float).tiny)
+        scale = size_of_targets(problem)
 
         def watch() -> bool:
             beta, b, defect = self._at(self._shift)
@@ -215,10 +206,9 @@ class _PenaltySearch:
             if self.ones is not None and not self.ones.run(0.5 * enough / max(1.0, abs(self._shift)), limit):
                 break
             beta, _, defect = self._at(self._shift)
-            balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())  # (40)
-            reached = balanced and float(np.abs(defect).max()) <= tol * scale
+            reached = balanced(beta, tol) and float(np.abs(defect).max()) <= tol * scale
             if reached:
                 break
             enough *= 0.1
         beta, b, _ = self._at(self._shift)
-        return ended(beta, b, max(descent.sweeps, 1), reached, monitor)
+        return ended(beta, b, descent.sweeps, reached, monitor)

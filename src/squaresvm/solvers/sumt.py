@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from squaresvm.operators import RowCache
-from squaresvm.problem import Loss, Problem
+from squaresvm.problem import Problem
 from squaresvm.runtime.arguments import check_between, check_choice
 from squaresvm.solution import Solution
 from squaresvm.solvers.base import (
-    Callback,
+    FreeBiasSolver,
     Monitor,
+    RowSolver,
+    balanced,
     by_column,
-    check_callback,
-    check_memory,
     ended,
-    origin,
+    size_of_targets,
     tell,
 )
-from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.two_smo import BiasApart
+from squaresvm.solvers.smo import MAX_SWEEPS
+from squaresvm.solvers.two_smo import BiasApart, Descent
 
 __all__ = ["Sumt"]
 
@@ -31,7 +29,7 @@ _LEAST_A = 1e-100
 
 
 @dataclass(frozen=True)
-class Sumt:
+class Sumt(FreeBiasSolver, RowSolver):
     """SUMT of the relaxed LS-SVM paper: solve (42) for A, rho A, rho^2 A, ..., until 1'beta vanishes.
 
     Parameters
@@ -76,38 +74,28 @@ class Sumt:
     A0: float = 1e4
     rho: float = 0.1
     bias: str = "limit"
-    memory: int = MEMORY
-    callback: Callback | None = None
-    trace: bool = False
 
     name = "sumt"
-    solves = "the squared loss with a free bias"
-    by_rows = True
 
     def __post_init__(self) -> None:
         """Check the options."""
+        super().__post_init__()
         check_between("A0", self.A0, 0.0)
         check_between("rho", self.rho, 0.0, 1.0)
         check_choice("bias", self.bias, ("limit", "rows"))
-        check_memory(self.memory)
-        check_callback(self.callback, self.trace)
-
-    def accepts(self, problem: Problem) -> bool:
-        """Return whether the loss is the squared one and the bias free."""
-        return problem.loss == Loss.SQUARED and problem.bias.is_free
 
     def solve(
         self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
     ) -> Solution:
         """Return the solution of all columns of targets, one after the other."""
         limit = _MAX_ITER if max_iter is None else max_iter
-        monitor = Monitor(self.callback, self.trace)
+        monitor = self._monitor()
         rows = RowCache(problem.operator, self.memory)
         ones: Descent | None = None
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             nonlocal ones
-            search = BiasApart(column, rows, first or origin(column), ones)
+            search = BiasApart(column, rows, first, ones)
             ones = search.ones
             return self._search(search, tol, limit, monitor)
 
@@ -115,17 +103,14 @@ class Sumt:
 
     def _search(self, search: BiasApart, tol: float, limit: int, monitor: Monitor) -> Solution:
         problem, A, reached, iteration = search.problem, float(self.A0), False, 0
-        solved = True
-        scale = max(float(np.abs(problem.targets).max()), np.finfo(float).tiny)
+        solved, enough = True, tol * size_of_targets(problem)
         while iteration < limit and not reached and not monitor.stopped:
             A *= 1.0 if iteration == 0 else self.rho  # Step 4.
             iteration += 1
-            solved = search.run(A, tol * scale, MAX_SWEEPS, Monitor())  # Step 2: (42), alpha_p = 1/(2A).
+            solved = search.run(A, enough, MAX_SWEEPS, Monitor())  # Step 2: (42), alpha_p = 1/(2A).
             beta, b = search.at(A)
             tell(problem, beta, b, search.gradient(b), iteration, monitor)
-            # Step 3: (40), 1'beta = 0, by the certificate's measure, relative to |beta|_1.
-            balanced = abs(float(beta.sum())) <= tol * float(np.abs(beta).sum())
-            reached = solved and balanced
+            reached = solved and balanced(beta, tol)  # Step 3: (40).
             if not solved or A < _LEAST_A:
                 break
         # Where u and v have no more digits to give, no other A finds any: the limit is as good as they are.
@@ -133,4 +118,4 @@ class Sumt:
         beta, b = search.at(0.0 if limit_is_near else A)
         if self.bias == "rows":
             b -= float(search.gradient(b).mean())  # (43), with beta_i / C in it: H beta + b - y vanishes.
-        return ended(beta, b, max(iteration, 1), reached, monitor)
+        return ended(beta, b, iteration, reached, monitor)

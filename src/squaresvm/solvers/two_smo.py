@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import (
-    Callback,
-    Monitor,
-    by_column,
-    check_callback,
-    check_memory,
-    ended,
-    origin,
-    tell,
+from squaresvm.solvers.base import Crawling, Monitor, ended, first_multipliers, size_of_targets, tell
+from squaresvm.solvers.smo import (
+    CONJUGATE_STEPS,
+    FIRST_STEPS,
+    REFRESHES,
+    SHORT_PATIENCE,
+    Quadratic,
+    SmoSolver,
+    beside_diagonal,
+    conjugate_steps,
+    next_rows,
 )
-from squaresvm.solvers.descent import MAX_SWEEPS, MEMORY, Descent
-from squaresvm.solvers.plain_smo import PlainRule, plain_rule
-from squaresvm.solvers.row_descent import solve_by_rows
 from squaresvm.typing import FloatArray
 
-__all__ = ["BiasApart", "TwoSmo"]
+__all__ = ["BiasApart", "Descent", "Extrapolation", "TwoSmo"]
 
+#: Points over which a quadratic is minimised between sweeps.
+_POINTS = 10
 #: The bias is kept apart from the updates where A times the mean diagonal of H is less than this.
 _SMALL_A = 0.3
 
 
 @dataclass(frozen=True)
-class TwoSmo:
+class TwoSmo(SmoSolver):
     r"""2SMO of the relaxed LS-SVM paper: exact steps in one multiplier, that of the largest violation first.
 
     Parameters
@@ -96,58 +99,25 @@ class TwoSmo:
     True
     """
 
-    memory: int = MEMORY
-    plain: str | None = None
-    checks: bool = True
-    parallel: int = 1
-    seed: int = 0
-    callback: Callback | None = None
-    trace: bool = False
-
     name = "2smo"
-    solves = "the squared loss with a penalised or no bias, linear models with any"
-    by_rows = True
+    loss = Loss.SQUARED
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        check_memory(self.memory)
-        check_callback(self.callback, self.trace)
-        self._rule()
-
-    def _rule(self) -> PlainRule | None:
-        return plain_rule(self.plain, self.checks, self.parallel, self.seed)
-
-    def accepts(self, problem: Problem) -> bool:
-        """Return whether the loss is the squared one, and the bias not free unless the rows are at hand."""
-        linear = problem.operator.features is not None and self._rule() is None
-        return problem.loss == Loss.SQUARED and (linear or not problem.bias.is_free)
-
-    def solve(
-        self, problem: Problem, *, tol: float, max_iter: int | None, start: Solution | None = None
-    ) -> Solution:
-        """Return the solution of all columns of targets, one after the other."""
-        limit = MAX_SWEEPS if max_iter is None else max_iter
-        monitor = Monitor(self.callback, self.trace)
-        rule = self._rule()
-        if rule is None and problem.operator.features is not None:
-            return solve_by_rows(problem, tol, limit, monitor, start)
-        rows = RowCache(problem.operator, self.memory)
-        if rule is not None:
-            return rule.solve(problem, rows, start, tol, limit, monitor)
+    def _columns(
+        self, problem: Problem, rows: RowCache, tol: float, limit: int, monitor: Monitor
+    ) -> Callable[[Problem, Solution | None], Solution]:
         apart = _keeps_apart(problem)
         ones: Descent | None = None
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             nonlocal ones
-            first = first or origin(column)
-            scaled = tol * max(float(np.abs(column.targets).max()), np.finfo(float).tiny)
+            scaled = tol * size_of_targets(column)
             if not apart:
                 return _together(column, rows, first, scaled, limit, monitor)
             search = BiasApart(column, rows, first, ones)
             ones = search.ones
             return search.solve(column.bias.penalty, scaled, limit, monitor)
 
-        return by_column(problem, start, monitor, solve)
+        return solve
 
 
 def _keeps_apart(problem: Problem) -> bool:
@@ -157,17 +127,13 @@ def _keeps_apart(problem: Problem) -> bool:
     return problem.bias.penalty * float(h.mean()) < _SMALL_A
 
 
-def _first(start: Solution) -> FloatArray:
-    assert start.beta is not None
-    return start.beta[:, 0].copy()
-
-
 def _together(
-    problem: Problem, rows: RowCache, start: Solution, tol: float, limit: int, monitor: Monitor
+    problem: Problem, rows: RowCache, start: Solution | None, tol: float, limit: int, monitor: Monitor
 ) -> Solution:
     """Return the solution of one column, with 1 1'/A in the matrix."""
     m, inverse_A = problem.n_rows, 1.0 / problem.bias.penalty
-    search = Descent(problem, rows, problem.targets[:, 0], _first(start), np.full(m, inverse_A), np.zeros(m))
+    beta = first_multipliers(problem, start)
+    search = Descent(problem, rows, problem.targets[:, 0], beta, np.full(m, inverse_A), np.zeros(m))
 
     def bias() -> float:
         return inverse_A * float(search.beta.sum())  # (16)
@@ -176,7 +142,7 @@ def _together(
         return tell(problem, search.beta, bias(), search.gradient, search.sweeps, monitor)
 
     reached = not monitor.stopped and search.run(tol, limit, watch)
-    return ended(search.beta, bias(), max(search.sweeps, 1), reached, monitor)
+    return ended(search.beta, bias(), search.sweeps, reached, monitor)
 
 
 class BiasApart:
@@ -187,13 +153,13 @@ class BiasApart:
     problem : Problem
         With one column of targets.
     rows : RowCache
-    start : Solution
+    start : Solution, optional
     ones : Descent, optional
         The search for u, where another column has begun it.
     """
 
     def __init__(
-        self, problem: Problem, rows: RowCache, start: Solution, ones: Descent | None = None
+        self, problem: Problem, rows: RowCache, start: Solution | None, ones: Descent | None = None
     ) -> None:
         m = problem.n_rows
         nothing = np.zeros(m)
@@ -209,8 +175,8 @@ class BiasApart:
     def values(self) -> Descent:
         """The search for v, begun at beta + b u."""
         if self._values is None:
-            first = _first(self._start)
-            if first.any():
+            first = first_multipliers(self.problem, self._start)
+            if self._start is not None and first.any():
                 first += float(self._start.bias[0]) * self.ones.beta
             nothing = np.zeros(first.size)
             target = self.problem.targets[:, 0]
@@ -257,4 +223,170 @@ class BiasApart:
     def solve(self, A: float, tol: float, limit: int, monitor: Monitor) -> Solution:
         """Return the solution of one column."""
         reached = self.run(A, tol, limit, monitor)
-        return ended(*self.at(A), max(self.sweeps, 1), reached, monitor)
+        return ended(*self.at(A), self.sweeps, reached, monitor)
+
+
+class Descent(Quadratic):
+    """Single updates without bounds, sweep by sweep, with steps of all multipliers between the sweeps."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        rows: RowCache,
+        target: FloatArray,
+        beta: FloatArray,
+        shift: FloatArray,
+        drift: FloatArray,
+    ) -> None:
+        super().__init__(problem, rows, target, beta, shift, drift)
+        self._inverse_h = 1.0 / self.h
+        self._plane = Extrapolation(self.product, float(self.h.max(initial=0.0)))
+        self._crawling = Crawling()
+        self._extrapolates = self._is_exact = True
+        if not beta.any() and beside_diagonal(rows, self._inverse_h) < 1.0:
+            self._steps(self._inverse_h, FIRST_STEPS, lambda: False)
+            self._is_exact = not self.beta.any()
+
+    def _steps(self, scales: FloatArray, count: int, stops: Callable[[], bool]) -> None:
+        """Move all multipliers at once, along conjugate ways."""
+        begun = self.beta.copy()
+
+        def arrived(way: FloatArray, gradient: FloatArray) -> bool:
+            self.beta[:], self.gradient = begun + way, gradient
+            return stops()
+
+        conjugate_steps(self.gradient, scales, self.product, count, arrived)
+
+    @property
+    def residual(self) -> float:
+        """Largest violation, by the gradient that was kept up to date."""
+        return float(np.abs(self.gradient).max())
+
+    def run(self, tol: float, max_sweeps: int, watch: Callable[[], bool] | None = None) -> bool:
+        """Update until nothing violates by more than `tol`; return whether that was reached.
+
+        Parameters
+        ----------
+        tol : float
+        max_sweeps : int
+            Counted from the start of this object, not of this call.
+        watch : callable, optional
+            Called after each sweep; True stops.
+        """
+        refreshes = 0
+        while self.sweeps < max_sweeps:
+            if self.residual <= tol:  # Step 2 of 2SMO: (18) holds for all.
+                if self._is_exact:
+                    return True
+                if refreshes == REFRESHES:
+                    return False
+                refreshes += 1
+                # Thousands of updates have left their rounding in the gradient.
+                self.gradient, self._is_exact = self.exact_gradient(), True
+                self._plane.clear()
+                continue
+            self._is_exact = False
+            self._sweep(tol)  # Steps 1 and 3.
+            if not np.all(np.isfinite(self.gradient)):
+                raise NotPositiveSemidefiniteError
+            if self._extrapolates and self.residual > tol:
+                self._extrapolate()
+            if watch is not None and watch():
+                return False
+            crawls = self._crawling.after(self.residual)
+            if crawls and self._conjugate(tol, max_sweeps, watch):
+                return False
+        return self.residual <= tol
+
+    def _sweep(self, tol: float) -> None:
+        rows, m, left = self.rows, self.beta.size, self.beta.size
+        while left > 0:
+            done, missing = self.updates(self._inverse_h, tol, left)
+            left -= done
+            if missing < 0:
+                break
+            rows.fetch(next_rows(np.abs(self.gradient), rows, missing), np.array([missing]))
+        self.sweeps += 1 if left < m else 0
+
+    def _conjugate(self, tol: float, max_sweeps: int, watch: Callable[[], bool] | None) -> bool:
+        """Move all multipliers at once as far as `tol`; return whether to stop."""
+        stopped = False
+
+        def stops() -> bool:
+            nonlocal stopped
+            self.sweeps += 1
+            stopped = watch is not None and watch()
+            return stopped or self.residual <= tol
+
+        self._steps(1.0 / self.ridge, min(CONJUGATE_STEPS, max_sweeps - self.sweeps), stops)
+        if stopped:
+            return True
+        # By now points of sweeps may be so close that no plane through them tells curvature from rounding.
+        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
+        self.gradient, self._is_exact = self.exact_gradient(), True
+        return False
+
+    def _extrapolate(self) -> None:
+        step = self._plane.step(self.beta, self.gradient)
+        if step is not None:
+            self.beta += step[0]
+            self.gradient += step[1]
+
+
+class Extrapolation:
+    """The minimum of a quadratic over the plane through the last points: O(m) and no product with K.
+
+    At each point the gradient is known, so on the plane through several of them the quadratic is known too.
+    This is Anderson's extrapolation with the objective in place of the residual, which makes it a safeguard
+    of its own: the minimum over the plane is no higher than any of its points.
+
+    Parameters
+    ----------
+    product : callable
+        The matrix of the quadratic times a vector: to tell negative curvature from gradients without digits.
+    largest : float
+        Largest entry of its diagonal, and so of a semidefinite matrix.
+    """
+
+    def __init__(self, product: Callable[[FloatArray], FloatArray], largest: float) -> None:
+        self.product = product
+        self._largest = largest
+        self._points: list[tuple[FloatArray, FloatArray]] = []
+
+    def step(self, beta: FloatArray, gradient: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return the steps of beta and gradient to the minimum; None where there is nothing to gain."""
+        self._points.append((beta.copy(), gradient.copy()))
+        del self._points[:-_POINTS]
+        if len(self._points) < 2:
+            return None
+        away = np.stack([point for point, _ in self._points[:-1]]) - beta
+        change = np.stack([slope for _, slope in self._points[:-1]]) - gradient
+        curvature = np.einsum("ij,ij->i", away, change)
+        size = np.linalg.norm(change, axis=1)
+        bent = curvature < -1e-6 * np.linalg.norm(away, axis=1) * size
+        if np.any(bent):
+            self._refuse_negative(away[int(np.argmin(curvature))])
+            return None  # At C = 1e8 the gradient itself is known to 1e-6 only: that tells nothing.
+        norms = np.sqrt(np.maximum(curvature, 0.0))
+        use = norms > 0
+        if not use.any():
+            return None
+        away, change = away[use] / norms[use, None], change[use] / norms[use, None]
+        gram = away @ change.T
+        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+        large = values > 1e-10 * values[-1]
+        slope = vectors[:, large].T @ (away @ gradient)
+        weights = -vectors[:, large] @ (slope / values[large])
+        if not np.all(np.isfinite(weights)):
+            return None
+        return weights @ away, weights @ change
+
+    def _refuse_negative(self, way: FloatArray) -> None:
+        """Raise where the curvature along a way is negative by more than rounding can make of it."""
+        rounding = way.size * np.finfo(np.float64).eps * self._largest * float(np.abs(way).sum()) ** 2
+        if float(way @ self.product(way)) < -10.0 * rounding:
+            raise NotPositiveSemidefiniteError
+
+    def clear(self) -> None:
+        """Forget all points: the quadratic or the gradient has changed."""
+        self._points.clear()

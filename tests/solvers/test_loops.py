@@ -19,7 +19,7 @@ LIMIT = 100_000
 
 @pytest.fixture(scope="module")
 def compiled():
-    from squaresvm.solvers import _smo_loops as compiled
+    from squaresvm.solvers import _loops as compiled
 
     return compiled
 
@@ -37,9 +37,9 @@ def test_single_updates_end_at_the_optimum(compiled, A, beyond):
     inverse_A = 0.0 if A == oracle.NONE else 1.0 / A
     beta, gradient, ridge = np.zeros(M), -y, 1.0 / costs
     h = np.diagonal(K) + ridge + inverse_A
-    lengths, reach = beyond / h, np.zeros(M)
-    updates, missing = compiled.sesqui_updates(
-        K.ravel(), M, np.arange(M), h, lengths, ridge, inverse_A, y, beta, gradient, reach, 1e-10, LIMIT
+    shift, drift = np.full(M, inverse_A), np.zeros(M)
+    updates, missing = compiled.greedy_updates(
+        K.ravel(), M, np.arange(M), beyond / h, ridge, shift, drift, beta, gradient, y, h, 1e-10, LIMIT
     )
     assert missing == -1
     best = oracle.solve(K, y, costs, oracle.HINGE, A)
@@ -68,8 +68,9 @@ def test_updates_stop_when_told(compiled):
     K, y, costs = small_problem()
     beta, ridge = np.zeros(M), 1.0 / costs
     h = np.diagonal(K) + ridge
-    done, _ = compiled.sesqui_updates(
-        K.ravel(), M, np.arange(M), h, 1.0 / h, ridge, 0.0, y, beta, -y, np.zeros(M), 1e-10, 3
+    none = np.zeros(M)
+    done, _ = compiled.greedy_updates(
+        K.ravel(), M, np.arange(M), 1.0 / h, ridge, none, none, beta, -y, y, h, 1e-10, 3
     )
     assert done == 3
     assert 1 <= np.count_nonzero(beta) <= 3
