@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "HingeStep", "InverseStep", "MultiplierStep", "NewtonStep", "Step", "in_words"]
 
+#: Steps of active sets, as a fit takes them, that a request may cost; then it becomes a fit. So whatever rows
+#: are chosen, it costs no more than a refit and about five such steps: the last may exceed what is left.
+_ALLOWANCE = 4.0
+
 #: Solvers whose models forget by the decremental paper's own algorithms.
 _BY_INVERSE = ("lagrangian", "inverse")
 
@@ -223,7 +227,7 @@ class HingeStep(MultiplierStep):
 
     @staticmethod
     def _chosen(problem: Problem) -> Solver:
-        return ActiveSet()
+        return ActiveSet(allowance=_ALLOWANCE)
 
     def _without(self, leaving: Leaving) -> Operator:
         operator, gone = self._operator, leaving.gone

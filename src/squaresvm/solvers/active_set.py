@@ -9,7 +9,7 @@ import numpy as np
 from squaresvm.operators import LinearOperator, RowCache
 from squaresvm.operators.computed import pivoted_features
 from squaresvm.problem import Loss, Problem
-from squaresvm.runtime.arguments import check_choice, check_flag, check_integer
+from squaresvm.runtime.arguments import check_between, check_choice, check_flag, check_integer
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, search_active_sets
@@ -46,6 +46,9 @@ class ActiveSet(IterativeSolver):
     plain : bool, default=False
         The paper's iteration S -> S(e(S)) and nothing else, steps 1 to 5: no line search, and a cap that does
         not grow. It may go round; then ``solver_reason_`` and the certificate say so.
+    allowance : float, optional
+        What the search that goes on from a start may cost before it begins anew as a fit does: so many steps,
+        each a factor of its first set and a product with those rows of K. By default any number.
     callback, trace : optional
         See :class:`~squaresvm.solvers.Progress`.
 
@@ -77,6 +80,7 @@ class ActiveSet(IterativeSolver):
     n_sv_max: int | None = None
     reuse: str = "hybrid"
     plain: bool = False
+    allowance: float | None = None
 
     name = "active-set"
     solves = "the squared hinge with any bias"
@@ -88,6 +92,8 @@ class ActiveSet(IterativeSolver):
             check_integer("n_sv_max", self.n_sv_max, 2)
         check_choice("reuse", self.reuse, ("hybrid", "switches", "refactor"))
         check_flag("plain", self.plain)
+        if self.allowance is not None:
+            check_between("allowance", self.allowance, 0.0)
 
     def accepts(self, problem: Problem) -> bool:
         """Return whether the loss is the squared hinge."""
@@ -133,11 +139,32 @@ class ActiveSet(IterativeSolver):
         if self.n_sv_max is not None and self.n_sv_max < problem.n_rows:
             found, growths = _capped(problem, tol, limit, first, system, self.n_sv_max, monitor)
         else:
-            if first is None and self.n_sv_max is None:
-                first = _coordinate_start(problem)
-            found = search_active_sets(problem, Factored(problem, system), tol, limit, first, monitor)
+            found = self._begun_at(problem, system, tol, limit, first, monitor)
         found = _through_features(problem, tol, limit, found)
         return replace(found, work={**system.work, "growths": float(growths)})
+
+    def _begun_at(
+        self,
+        problem: Problem,
+        system: EqualitySystem | SwitchedSystem,
+        tol: float,
+        limit: int,
+        first: Solution | None,
+        monitor: Monitor,
+    ) -> Solution:
+        """Return the solution of one column, reached from a start within the allowance, or without it."""
+        spent = 0
+        if first is not None:
+            allowance = np.inf if self.allowance is None else self.allowance
+            equalities = Factored(problem, system, allowance=allowance)
+            found = search_active_sets(problem, equalities, tol, limit, first, monitor)
+            reached = not equalities.is_spent or float(problem.residual(found)[0]) <= tol
+            if reached or found.outcome != Outcome.FINISHED:
+                return found
+            spent = found.n_iter
+        begin = _coordinate_start(problem) if self.n_sv_max is None else None
+        found = search_active_sets(problem, Factored(problem, system), tol, limit, begin, monitor)
+        return replace(found, n_iter=spent + found.n_iter)
 
     def _system(self, problem: Problem) -> EqualitySystem | SwitchedSystem:
         if self.reuse == "switches":

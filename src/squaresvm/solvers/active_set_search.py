@@ -90,6 +90,11 @@ class Equalities(Protocol):
         """Share of tol at which the search may end although the set has not come to rest."""
         ...
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the search has cost what it may, and ends where it is."""
+        ...
+
     def solve(self, active: BoolArray, bias: float, tol: float, limit: int) -> Target:
         """Return the solution with the active rows as equalities and the others left out.
 
@@ -192,6 +197,10 @@ class _Search:
         """The least residual so far."""
         return np.inf if self.best is None else self.best.residual
 
+    @property
+    def _is_over(self) -> bool:
+        return self.monitor.stopped or self.equalities.is_spent
+
     def _with_error(self, point: Iterate) -> BoolArray:
         """Return the rows with an error, (10)."""
         return np.asarray((self.y * point.decision < 1.0) & self.counted)
@@ -203,7 +212,7 @@ class _Search:
         self.best, target, used = first, first, 0
         point = Iterate.at(self.problem, start) if first is None else first.point
         enough, goes_on = self.equalities.enough * self.tol, True
-        while goes_on and self.least > enough and used < self.limit and not self.monitor.stopped:
+        while goes_on and self.least > enough and used < self.limit and not self._is_over:
             active = self._with_error(point)
             target = self.equalities.solve(active, point.bias, self.tol, self.limit - used)
             used += max(target.cost, 1)

@@ -227,6 +227,7 @@ class IteratedEqualities:
 
     #: The search ends where tol is reached.
     enough = 1.0
+    is_spent = False
 
     def __init__(self, problem: Problem, system: KernelSystem, start: Solution) -> None:
         assert start.beta is not None

@@ -33,6 +33,21 @@ def bias_of_no_rows(problem: Problem, bias: float) -> float:
     return bias if problem.bias.is_free else 0.0
 
 
+def _factoring(size: int) -> float:
+    """Return the operations that a factor of so many rows takes."""
+    return float(size) ** 3 / 3.0
+
+
+def _updating(count: int, size: int) -> float:
+    """Return those for rows that come or go: two triangular solves each, as much again for the correction."""
+    return 4.0 * count * float(size) ** 2
+
+
+def _multiplying(count: int, size: int) -> float:
+    """Return those of a product of K with so many multipliers."""
+    return 2.0 * count * size
+
+
 def _changes(rows: IntArray, active: BoolArray) -> tuple[IntArray, IntArray]:
     """Return the positions among some rows that are not active, and the active rows that are not there."""
     come = active.copy()
@@ -84,7 +99,7 @@ class EqualitySystem:
             return np.zeros(self.problem.n_rows), bias_of_no_rows(self.problem, bias)
         leave, come = _changes(self.rows, active)
         few = min(_FEW, int(_FEW_SHARE * active.sum())) if self._reuse else 0
-        self.work["refactoring"] += float(active.sum()) ** 3 / 3.0
+        self.work["refactoring"] += _factoring(int(active.sum()))
         usable = self._factor is not None and self._factor.is_current
         if not usable or leave.size + come.size > few or not self._update(leave, come):
             self.rebuild(active)
@@ -100,8 +115,7 @@ class EqualitySystem:
     def _update(self, leave: IntArray, come: IntArray) -> bool:
         """Update the factor; return False where it is too close to singular for that."""
         self.is_updated = True
-        # Two triangular solves for the columns of each row, and as much again for the correction.
-        self.work["factor"] += 4.0 * (leave.size + come.size) * float(self.rows.size) ** 2
+        self.work["factor"] += _updating(leave.size + come.size, self.rows.size)
         try:
             self._leave(leave)
             self._come(come)
@@ -112,7 +126,7 @@ class EqualitySystem:
     def rebuild(self, active: BoolArray) -> tuple[FloatArray, float]:
         """Factor anew; return beta over all rows, and b."""
         rows = np.flatnonzero(active)
-        self.work["factor"] += float(rows.size) ** 3 / 3.0
+        self.work["factor"] += _factoring(rows.size)
         problem = self.problem
         self._factor = self._operator = None  # Free the old one before the new one is made.
         operator = SubsetOperator(problem.operator, rows)
@@ -210,16 +224,21 @@ class EqualitySystem:
         if self._factor is None or self._operator is None or not self._factor.is_current:
             return other
         there = position[self.rows] >= 0
+        left = int(there.sum())
+        removal = _updating(there.size - left, there.size)
         factor, solution, operator = self._factor, self._solution, self._operator
         assert solution is not None
-        if not there.any():
-            return other
-        if not there.all():
+        if left == 0 or removal > _factoring(left):
+            return (
+                other  # A factor of the rows that are left costs less than taking the others out of this one.
+            )
+        if left < there.size:
             try:
                 factor, solution = factor.remove(np.flatnonzero(~there), solution)
             except np.linalg.LinAlgError:
                 return other
             operator = operator.kept(there)
+            other.work["factor"] += removal
         if not factor.can_wait:
             factor = factor.repaired()
         other._operator = operator.moved(problem.operator, position[operator.rows])
@@ -295,7 +314,7 @@ class SwitchedSystem:
             corner = operator.block(rows, rows) + np.diag(self.problem.ridge[rows])
             self._factor.append(operator.block(self._rows, rows), corner)
             self._rows = np.concatenate([self._rows, rows])
-        self.anew += self._rows.size**3 / 3.0
+        self.anew += _factoring(self._rows.size)
 
     def improve(self, active: BoolArray) -> tuple[FloatArray, float]:
         """Return beta and b with more digits: by a new factor after updates, else by refinement."""
@@ -334,6 +353,9 @@ class Factored:
     system : EqualitySystem or SwitchedSystem
     counted : ndarray of bool, optional
         The rows that count: all by default.
+    allowance : float, default=inf
+        Steps that the search may cost, each a factor of the first set and a product with its rows of K: it
+        ends where it is when they are spent.
     """
 
     #: Sets of equalities cost so much more than a residual that the search goes on well below tol.
@@ -344,13 +366,17 @@ class Factored:
         problem: Problem,
         system: EqualitySystem | SwitchedSystem,
         counted: BoolArray | None = None,
+        allowance: float = np.inf,
     ) -> None:
-        self._problem, self._system = problem, system
+        self._problem, self._system, self._allowance = problem, system, allowance
+        self._spent = self._step = 0.0
         self._counted = np.ones(problem.n_rows, dtype=bool) if counted is None else counted
         self._last: Target | None = None
 
     def solve(self, active: BoolArray, bias: float, tol: float, limit: int) -> Target:
         """Return the solution with the active rows as equalities and the others left out."""
+        size = int(active.sum())
+        self._step = self._step or _factoring(size) + _multiplying(size, active.size)
         target, error = self._judged(*self._system.solve(active, bias))
         for _ in range(_IMPROVEMENTS):
             if error <= self.enough * tol:
@@ -358,6 +384,11 @@ class Factored:
             target, error = self._judged(*self._system.improve(active))
         self._last = target
         return target
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether that much was spent."""
+        return self._spent + self._system.work["factor"] > self._allowance * self._step > 0.0
 
     def exactly(self) -> Target:
         """Return the last target: every one is exact."""
@@ -373,6 +404,7 @@ class Factored:
         problem = self._problem
         solution = Solution(beta=beta[:, None], bias=np.array([bias]))
         point = Iterate.at(problem, solution)
+        self._spent += _multiplying(int(np.count_nonzero(beta)), beta.size)
         residual = float(problem.residual_at(solution, point.decision[:, None], self._counted)[0])
         # On the active rows f = y - beta/C, (53), to the last digit, which K beta does not give at large C;
         # and |w|^2 = beta'(f - b) from there.
