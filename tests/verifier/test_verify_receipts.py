@@ -62,6 +62,26 @@ def test_receipts_are_printed_kept_and_compared(path, tmp_path):
     assert "holds no receipts" in run("verify", path, "--receipts", kept, code=2).stderr
 
 
+def test_receipts_are_moved_to_a_file(path, tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    first = run("receipts", path).stdout
+    (anchor,) = map(json.loads, run("receipts", path, "--anchor", kept).stdout.splitlines())
+    assert (anchor["kind"], anchor["before"]["receipts"]) == ("anchor", 2)
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == [
+        json.loads(line) for line in first.splitlines()
+    ]
+    run("forget", path, "--ids", "p5")
+    run("verify", path, "--receipts", kept, "--absent", "p3")
+    kept.write_text(first.splitlines()[0] + "\n")
+    done = run("verify", path, "--receipts", kept, code=1)
+    assert "receipt 0, which was given, cannot be held against the anchor, receipt 2" in done.stdout
+    before = path.read_bytes()
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    for wrong in (path, tmp_path / "rows.csv", tmp_path):
+        assert str(wrong) in run("receipts", path, "--anchor", wrong, code=2).stderr
+    assert path.read_bytes() == before
+
+
 def test_absence_is_printed(path):
     verdict = json.loads(run("verify", path, "--absent", "p3", "--json").stdout)["verdict"]
     proof = AbsenceProof.from_json(verdict["absence"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,9 @@ import typer
 import squaresvm
 from squaresvm.cli.console import FALSE, AsJson, BadInputError, Printer, naming
 from squaresvm.cli.inputs import ModelPath, as_integer, rows_to_check
+from squaresvm.evidence.receipt import read_receipts
 from squaresvm.files.pipelines import Front
+from squaresvm.runtime.atomic import locked
 
 __all__ = ["receipts", "verify"]
 
@@ -93,7 +96,19 @@ def _id(model: Any, text: str) -> Any:
     return text if number is None or names is None or names.dtype.kind not in "iu" else number
 
 
-def receipts(model_path: ModelPath) -> None:
+def receipts(
+    model_path: ModelPath,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(
+            "--anchor",
+            metavar="FILE",
+            help="Add the receipts to FILE, and leave one in the model that stands for them all: so its "
+            "file does not grow with every request. Keep FILE.",
+            show_default="none",
+        ),
+    ] = None,
+) -> None:
     """Print the receipts of a model, the oldest first, one JSON object a line.
 
     They say what became of the model by each request: rows before and after, residual and on how many rows
@@ -101,9 +116,26 @@ def receipts(model_path: ModelPath) -> None:
     before. Keep them: `verify --receipts` compares.
     """
     printer = Printer(as_json=False)
-    with naming(model_path):
-        model = Front.of(squaresvm.load(model_path))[1]
-    if not hasattr(model, "receipts_"):
-        raise BadInputError(f"{model_path}: a {type(model).__name__} has no receipts")
-    for receipt in model.receipts_:
-        printer.data(json.dumps(receipt.to_json()) + "\n")
+    with nullcontext() if anchor is None else locked(model_path):
+        with naming(model_path):
+            whole = squaresvm.load(model_path)
+            model = Front.of(whole)[1]
+        if not hasattr(model, "receipts_"):
+            raise BadInputError(f"{model_path}: a {type(model).__name__} has no receipts")
+        if anchor is not None:
+            _anchor(whole, model_path, anchor, printer)
+        for receipt in model.receipts_:
+            printer.data(json.dumps(receipt.to_json()) + "\n")
+
+
+def _anchor(model: Any, model_path: Path, kept: Path, printer: Printer) -> None:
+    try:
+        if kept.exists():  # Lines are added to receipts, and to nothing else.
+            read_receipts(kept)
+    except (ValueError, IsADirectoryError) as error:
+        raise BadInputError(str(error) if str(kept) in str(error) else f"{kept}: {error}") from None
+    inner = Front.of(model)[1]
+    with printer.writing(kept):
+        getattr(inner, "estimator_", inner).anchor_receipts(kept)
+    with printer.writing(model_path):
+        squaresvm.save(model, model_path)

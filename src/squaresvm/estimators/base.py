@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -22,8 +23,8 @@ from sklearn.utils.validation import (
 
 from squaresvm.estimators.attributes import FittedAttributes
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
-from squaresvm.estimators.receipts import begun, log_of
-from squaresvm.evidence.log import Log
+from squaresvm.estimators.proving import Proving
+from squaresvm.estimators.receipts import Evidence, begun, log_of, moved_since_fit
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
@@ -53,18 +54,11 @@ __all__ = ["SquareSVM", "refuse_out"]
 T = TypeVar("T")
 
 
-class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
+class SquareSVM(FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]
     _proximal: ClassVar[bool] = False
-    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
-    _record: Any = None
-    #: The steps before the model in a pipeline, of which receipts say what they keep of rows:
-    #: a :class:`squaresvm.files.pipelines.Front`.
-    _front: Any = None
-    #: The receipts of the model; None where it came from elsewhere without any.
-    _log: Log | None = None
     #: Who is told how a fit goes, while it does.
     _tasks: FitTasks | None = None
 
@@ -290,12 +284,10 @@ class SquareSVM(FittedAttributes, CallbackSupportMixin, BaseEstimator):
     def _check_targets(self, y: Any) -> np.ndarray[Any, Any]:
         return y
 
-    def _kept_of_rows(self) -> list[str]:
-        """Return, in words, what the model has of rows that may have left, beside the numbers of its fit."""
-        preparation = getattr(self._record, "preparation", None)
-        return [
-            line for part in (preparation, self._front) if part is not None for line in part.kept_of_rows()
-        ]
+    def _evidence(self) -> Evidence:
+        state, kept = self._state, tuple(self._kept_of_rows())
+        rows, moved = getattr(state, "rows", None), partial(moved_since_fit, self)
+        return Evidence(state.n_rows, rows, (state,), self._record, kept, moved)
 
     def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float] | None:
         return None

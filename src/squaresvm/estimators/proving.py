@@ -4,32 +4,101 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from typing import Self
+from typing import Any, Self
 
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from squaresvm.estimators.base import SquareSVM
-from squaresvm.estimators.receipts import facts_of, hashes_of, log_of, moved_since_fit, tree_of
+from squaresvm.estimators.receipts import Evidence, log_of
 from squaresvm.evidence.absence import AbsenceProof
 from squaresvm.evidence.hashes import id_hash
-from squaresvm.evidence.receipt import Receipt
+from squaresvm.evidence.log import Log
+from squaresvm.evidence.receipt import Receipt, append_receipts
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.runtime.arguments import check_positive
 
 __all__ = ["Proving"]
 
 
-class Proving(SquareSVM):
-    """Evidence of requests; see :mod:`squaresvm.evidence`."""
+class Proving:
+    """Evidence of requests, for whatever holds a model; see :mod:`squaresvm.evidence`."""
+
+    #: The receipts of the model; None where it came from elsewhere without any.
+    _log: Log | None = None
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
+    #: The steps before the model in a pipeline, of which receipts say what they keep of rows:
+    #: a :class:`squaresvm.files.pipelines.Front`.
+    _front: Any = None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether there is a model."""
+        raise NotImplementedError
+
+    def _evidence(self) -> Evidence:
+        """Return the model as receipts see it."""
+        raise NotImplementedError
+
+    def _kept_of_rows(self) -> list[str]:
+        """Return, in words, what the model has of rows that may have left, beside the numbers of its fit."""
+        preparation = getattr(self._record, "preparation", None)
+        return [
+            line for part in (preparation, self._front) if part is not None for line in part.kept_of_rows()
+        ]
+
+    def _sealed_log(self) -> Log:
+        """Return the log, sealed; the lock is held."""
+        evidence = self._evidence()
+        log = log_of(self._log, evidence.count)
+        self._log = log = log.sealed(lambda: evidence.facts(log.key))
+        return log
 
     @property
     def receipts_(self) -> tuple[Receipt, ...]:
-        """The receipts of all requests since `fit`, sealed: see :class:`squaresvm.Receipt`."""
-        self._fitted("receipts_")
+        """The receipts of all requests since `fit` or an anchor, sealed: see :class:`squaresvm.Receipt`."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} has no 'receipts_' yet: call 'fit' first")
         with REQUESTS:
-            self._log = log = log_of(self._log, self._state.n_rows)
-            self._log = log.sealed(lambda: facts_of(self, log.key))
-            return self._log.receipts()
+            return self._sealed_log().receipts()
+
+    def anchor_receipts(self, path: str | os.PathLike[str] | None = None) -> tuple[Receipt, ...]:
+        """Put one receipt in place of all, which commits to them by hash, so that their number levels off.
+
+        Whoever has the receipts that it stands for can still hold them against it, and against the model:
+        with them in front, the chain is whole. Receipts that are not kept by anybody are gone.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            A file that they are added to before they go, one JSON object a line.
+
+        Returns
+        -------
+        tuple of Receipt
+            Those that were replaced; empty where there was nothing but an anchor.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from squaresvm import LSSVC, check_chain
+        >>> model = LSSVC().fit(*load_iris(return_X_y=True))
+        >>> _ = model.forget([3]), model.forget([17])
+        >>> earlier = model.anchor_receipts()
+        >>> [(each.number, each.kind, each.before["receipts"]) for each in model.receipts_]
+        [(3, 'anchor', 3)]
+        >>> check_chain(model.receipts_), check_chain([*earlier, *model.receipts_])
+        ([], [])
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            log = self._sealed_log()
+            anchored = log.anchored()
+            if anchored is log:
+                return ()
+            if path is not None:
+                append_receipts(path, log.receipts())
+            self._log = anchored
+            return log.receipts()
 
     def sign_receipts(self, path: str | os.PathLike[str]) -> Self:
         """Sign all receipts that are not signed yet, with Ed25519; needs the extra ``sign``.
@@ -45,9 +114,7 @@ class Proving(SquareSVM):
         """
         check_is_fitted(self)
         with REQUESTS:
-            _ = self.receipts_
-            assert self._log is not None
-            self._log = self._log.signed(path)
+            self._log = self._sealed_log().signed(path)
         return self
 
     def prove_absence(self, name: Hashable) -> AbsenceProof:
@@ -70,10 +137,11 @@ class Proving(SquareSVM):
         """
         check_is_fitted(self)
         with REQUESTS:
-            rows, _ = self._holding("a proof of absence").rows, self.receipts_
-            assert self._log is not None
-            key = self._log.key
-            tree = tree_of(key, rows, hashes_of(key, rows, record=self._record))
+            evidence = self._evidence()
+            if evidence.rows is None:
+                raise ValueError("absence is proved of the rows that a model holds, and this one keeps none")
+            key = self._sealed_log().key
+            tree = evidence.tree(key)
         try:
             return tree.prove_absence(id_hash(key, name))
         except ValueError:
@@ -108,7 +176,7 @@ class Proving(SquareSVM):
         check_is_fitted(self)
         check_positive("share", share)
         with REQUESTS:
-            _, moved = moved_since_fit(self)
+            _, moved = self._evidence().moved()
         columns = moved.pop("columns", {})
         found = {**moved, **{name: max(map(abs, values)) for name, values in columns.items()}}
         return tuple(name for name, value in found.items() if value is None or abs(value) > share)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy
 
 from squaresvm._version import __version__
 from squaresvm.evidence.absence import Tree
-from squaresvm.evidence.hashes import Lanes, id_hash, lanes_of, model_digest, row_hashes
+from squaresvm.evidence.hashes import Lanes, id_hash, joined_digest, lanes_of, model_digest, row_hashes
 from squaresvm.evidence.log import Facts, Log, now
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.models.model import Model, Update
@@ -22,16 +23,7 @@ from squaresvm.typing import IntArray, Matrix
 if TYPE_CHECKING:
     from squaresvm.estimators.base import SquareSVM
 
-__all__ = [
-    "begun",
-    "facts_of",
-    "hashes_of",
-    "log_of",
-    "moved_since_fit",
-    "numbers_digest",
-    "tree_of",
-    "written",
-]
+__all__ = ["Evidence", "begun", "hashes_of", "log_of", "moved_since_fit", "written"]
 
 _VERSIONS = {
     "squaresvm": __version__,
@@ -48,7 +40,7 @@ _BLANK = Receipt((), 0, 0.0, False, False, 0.0)
 # What requests write -------------------------------------------------------------------------------------
 
 
-def begun(model: Model, seconds: float, log: Log | None = None) -> Log:
+def begun(model: Any, seconds: float, log: Log | None = None) -> Log:
     """Return the log of a model that was fitted, or fitted anew on the rows that it holds."""
     return _started("fit" if log is None else "refit", model.n_rows, model.certificate.residual, seconds, log)
 
@@ -134,32 +126,62 @@ def hashes_of(
 # What sealing asks -------------------------------------------------------------------------------------
 
 
-def facts_of(model: SquareSVM, key: bytes) -> Facts:
-    """Return what sealing asks of a fitted estimator."""
-    state, rows = model._state, getattr(model._state, "rows", None)
-    hashes = None if rows is None else hashes_of(key, rows, record=model._record)
-    resolved, moved = moved_since_fit(model)
-    tip = {
-        "resolved": resolved,
-        "moved": moved,
-        "kept": tuple(model._kept_of_rows()),
-        "commitment": "" if rows is None or hashes is None else tree_of(key, rows, hashes).root,
-        "model": numbers_digest(state),
-    }
-    return Facts(_lanes(hashes), tip, _VERSIONS)
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A fitted model as receipts, proofs and digests see it.
+
+    Parameters
+    ----------
+    count : int
+        Rows held.
+    rows : Rows or None
+        With their features; None where it keeps none.
+    states : iterable of State
+        The models that it decides by: one, or one for each pair of classes.
+    record : Record or None
+        What goes with its file: columns keep their place in the hashes by the names of its preparation.
+    kept : tuple of str
+        What it still has of rows that left, in words.
+    moved : callable
+        Returns what was taken from all rows at fit, and how far it would move now.
+    """
+
+    count: int
+    rows: Rows | None
+    states: Iterable[Model]
+    record: Any
+    kept: tuple[str, ...]
+    moved: Callable[[], tuple[dict[str, Any], dict[str, Any]]]
+
+    def facts(self, key: bytes) -> Facts:
+        """Return what sealing asks."""
+        rows, (resolved, moved) = self.rows, self.moved()
+        hashes = None if rows is None else hashes_of(key, rows, record=self.record)
+        tip = {
+            "resolved": resolved,
+            "moved": moved,
+            "kept": self.kept,
+            "commitment": "" if rows is None or hashes is None else _tree(key, rows, hashes).root,
+            "model": joined_digest(map(_numbers_digest, self.states)),
+        }
+        return Facts(_lanes(hashes), tip, _VERSIONS)
+
+    def tree(self, key: bytes) -> Tree:
+        """Return the tree over the rows held."""
+        assert self.rows is not None
+        return _tree(key, self.rows, hashes_of(key, self.rows, record=self.record))
 
 
 def _lanes(hashes: tuple[bytes, ...] | None) -> Callable[[], Lanes | None]:
     return lambda: None if hashes is None else lanes_of(hashes)
 
 
-def tree_of(key: bytes, rows: Rows, hashes: tuple[bytes, ...]) -> Tree:
-    """Return the tree over rows, of their hashes."""
+def _tree(key: bytes, rows: Rows, hashes: tuple[bytes, ...]) -> Tree:
     marks = (bytes.fromhex(id_hash(key, name)) for name in rows.ids.values.tolist())
     return Tree(zip(marks, hashes, strict=True))
 
 
-def numbers_digest(state: Model) -> str:
+def _numbers_digest(state: Model) -> str:
     """Return the digest of the numbers of a fit and of its solution."""
     settings, solution, kernel = state.settings, state.solution, state.settings.kernel
     numbers = {

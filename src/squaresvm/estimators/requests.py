@@ -31,7 +31,7 @@ from squaresvm.runtime.arguments import check_flag, check_integer
 from squaresvm.streaming import Source, is_source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Proposal", "Reweighting", "Updating"]
+__all__ = ["Proposal", "Requests", "Reweighting", "Updating"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,8 @@ class Proposal:
     receipt: Receipt | None = None
 
 
-class Updating(LeavingOut, Proving):
-    """Learning and forgetting; see :class:`squaresvm.LSSVC`."""
+class Requests(Proving):
+    """Learning and forgetting, for whatever says what a request would lead to."""
 
     def learn(
         self,
@@ -83,6 +83,32 @@ class Updating(LeavingOut, Proving):
         with REQUESTS:
             self._adopt_proposal(self._propose_learn(X, y, sample_weight, ids))
         return self
+
+    def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
+        """Return what `learn` leads to; the lock is held until it is in place or given up."""
+        raise NotImplementedError
+
+    def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
+        """Return what `forget` leads to; the lock is held until it is in place or given up."""
+        raise NotImplementedError
+
+    def _adopt_proposal(self, proposal: Proposal) -> None:
+        raise NotImplementedError
+
+    def _forgotten(self, ids: Iterable[Hashable], verify: bool) -> Receipt:
+        """Remove rows, and return the receipt; the lock is held."""
+        start, proposal = time.perf_counter(), self._propose_forget(ids, bool(verify))
+        self._adopt_proposal(proposal)
+        receipt = proposal.receipt
+        assert receipt is not None
+        if verify:
+            sealed = self._sealed_log().receipts()[-1]
+            return sealed.but(ids=receipt.ids, classes_gone=receipt.classes_gone)
+        return receipt.but(seconds=time.perf_counter() - start)
+
+
+class Updating(LeavingOut, Requests):
+    """Learning and forgetting; see :class:`squaresvm.LSSVC`."""
 
     def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
         """Return what `learn` leads to; the lock is held until it is in place or given up."""
@@ -194,14 +220,7 @@ class Updating(LeavingOut, Proving):
         with REQUESTS:
             if source is not None:
                 return self._forget_from(source, ids, start)
-            proposal = self._propose_forget(ids, bool(verify))
-            self._adopt_proposal(proposal)
-            receipt = proposal.receipt
-            assert receipt is not None
-            if verify:
-                sealed = self.receipts_[-1]
-                return sealed.but(ids=receipt.ids, classes_gone=receipt.classes_gone)
-        return receipt.but(seconds=time.perf_counter() - start)
+            return self._forgotten(ids, verify)
 
     def _forget_from(self, source: Source, ids: Iterable[Hashable], start: float) -> Receipt:
         """Remove rows of the source that a streamed model is of."""

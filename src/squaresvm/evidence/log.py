@@ -150,6 +150,13 @@ class Log:
         """Return the receipts, oldest first."""
         return tuple(entry.receipt for entry in self.entries[: self.count])
 
+    def anchored(self) -> Log:
+        """Return the log, which is sealed, with one receipt that stands for all; itself where it has one."""
+        receipts = self.receipts()
+        if not receipts or (len(receipts) == 1 and receipts[0].kind == "anchor"):
+            return self
+        return Log(self.key, [Entry(receipts[-1].anchor(receipts, now()))], 1, self.lanes)
+
     def signed(self, path: str | os.PathLike[str]) -> Log:
         """Return the log with all receipts, which are sealed, signed by the private key in a file."""
         entries = [Entry(receipt) for receipt in signed(self.receipts(), path)]

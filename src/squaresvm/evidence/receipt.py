@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -12,15 +13,18 @@ from typing import Any
 
 from squaresvm.runtime.progress import duration
 
-__all__ = ["KINDS", "Receipt", "check_chain", "check_known"]
+__all__ = ["KINDS", "Receipt", "append_receipts", "check_chain", "check_known", "read_receipts"]
 
-KINDS = ("fit", "learn", "forget", "refit", "save")
-#: What a receipt says to others, in this order; all but `hash` and `signature` are hashed.
+KINDS = ("fit", "learn", "forget", "refit", "save", "anchor")
+#: What a receipt says to others, in this order; all but `hash` and `signature` are hashed. An anchor says
+#: `before` as well.
 _SAID = (
     *("number", "kind", "time", "rows_before", "remaining", "rows", "residual", "checked", "sampled"),
     *("refactored", "seconds", "id_hashes", "resolved", "moved", "kept", "digest", "commitment", "model"),
     *("versions", "previous", "hash", "signature"),
 )
+#: What an anchor counts.
+_COUNTS = ("receipts", "learned", "forgotten")
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,9 @@ class Receipt:
         combinations or rows.
     number : int
         Place in the chain, from 0 at `fit`.
-    kind : {'fit', 'learn', 'forget', 'refit', 'save'}
-        'save': a model whose earlier requests have left no receipts.
+    kind : {'fit', 'learn', 'forget', 'refit', 'save', 'anchor'}
+        'save': a model whose earlier requests have left no receipts. 'anchor': it stands for all receipts
+        before it, which the model has no longer, and `previous` commits to them all.
     time : str
         UTC.
     rows_before : int
@@ -78,6 +83,9 @@ class Receipt:
     model : str
         Digest of the numbers of the fit and of the solution.
     versions : dict
+    before : dict
+        Of an anchor: how many ``receipts`` it stands for, ``since`` when, and how many rows were ``learned``
+        and ``forgotten`` by them.
     previous, hash : str
         Of the receipt before, and of this one.
     signature : str
@@ -119,6 +127,7 @@ class Receipt:
     previous: str = ""
     hash: str = ""
     signature: str = ""
+    before: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return the receipt in one line."""
@@ -155,18 +164,23 @@ class Receipt:
         >>> Receipt.from_json(receipt.to_json()).remaining
         9
         """
-        return {name: _plain(getattr(self, name)) for name in _SAID}
+        said = {name: _plain(getattr(self, name)) for name in _SAID}
+        return said | ({"before": self.before} if self.kind == "anchor" else {})
 
     @classmethod
     def from_json(cls, said: Any) -> Receipt:
         """Return a receipt from JSON; a ValueError where it is none."""
-        if not isinstance(said, dict) or set(said) != set(_SAID):
+        more = {"before"} if isinstance(said, dict) and said.get("kind") == "anchor" else set()
+        if not isinstance(said, dict) or set(said) != {*_SAID, *more}:
             raise ValueError("it is no receipt: it has other fields")
         for each in fields(cls):
             if each.name in said and not _fits(said[each.name], str(each.type)):
                 raise ValueError(f"it is no receipt: its {each.name} is {str(said[each.name])[:40]!r}")
         if said["kind"] not in KINDS:
             raise ValueError(f"it is no receipt: no request is of the kind {said['kind'][:20]!r}")
+        kinds = {name: type(value) for name, value in said.get("before", {}).items()}
+        if said["kind"] == "anchor" and kinds != {**dict.fromkeys(_COUNTS, int), "since": str}:
+            raise ValueError("it is no receipt: it does not say what it stands for")
         datetime.fromisoformat(said["time"])
         tuples = {name: tuple(said[name]) for name in ("id_hashes", "kept")}
         residual = math.nan if said["residual"] is None else float(said["residual"])
@@ -177,6 +191,19 @@ class Receipt:
         said = {name: value for name, value in self.to_json().items() if name not in ("hash", "signature")}
         text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    def anchor(self, before: Sequence[Receipt], time: str) -> Receipt:
+        """Return the sealed receipt that stands for this one, the last of a chain, and those before it."""
+        earlier = before[0].before or {"since": before[0].time, "learned": 0, "forgotten": 0}
+        sums = {
+            "receipts": self.number + 1,
+            "since": earlier["since"],
+            "learned": earlier["learned"] + sum(r.rows for r in before if r.kind in ("fit", "save", "learn")),
+            "forgotten": earlier["forgotten"] + sum(r.rows for r in before if r.kind == "forget"),
+        }
+        changes: dict[str, Any] = {"number": self.number + 1, "kind": "anchor", "time": time, "rows": 0}
+        changes |= {"rows_before": self.remaining, "id_hashes": (), "seconds": 0.0, "refactored": False}
+        return self.but(**changes, before=sums).sealed(self.hash)
 
     def sealed(self, previous: str) -> Receipt:
         """Return the receipt behind another one, with its hash."""
@@ -207,10 +234,13 @@ def _fits(value: Any, kind: str) -> bool:
 def check_chain(receipts: Sequence[Receipt], first: int = 0) -> list[str]:
     """Return what is wrong with a chain of receipts, by number: dropped, edited, swapped or added entries.
 
+    A chain begins with number `first`, or with an anchor, which commits to all receipts before it: put those
+    that were exported with it in front, and the whole is one chain.
+
     Parameters
     ----------
     receipts : sequence of Receipt
-        In their order, from number `first` on.
+        In their order.
     first : int, default=0
 
     Returns
@@ -232,7 +262,8 @@ def check_chain(receipts: Sequence[Receipt], first: int = 0) -> list[str]:
     ['receipt 2 is missing: number 3 stands in its place']
     """
     faults = []
-    expected = first
+    begins = bool(receipts) and receipts[0].kind == "anchor"
+    expected = receipts[0].number if begins else first
     for place, receipt in enumerate(receipts):
         number = receipt.number
         if receipt.hash != receipt.hashed():
@@ -276,6 +307,11 @@ def _against(receipt: Receipt, before: Receipt) -> Iterable[str]:
 
 
 def _own_faults(receipt: Receipt) -> Iterable[str]:
+    if receipt.kind == "anchor":
+        if receipt.before["receipts"] != receipt.number or not receipt.previous:
+            yield f"receipt {receipt.number}, an anchor, does not stand for all receipts before it"
+        if receipt.rows_before != receipt.remaining:
+            yield f"receipt {receipt.number}, an anchor, changes the number of rows"
     sign = {"learn": 1, "forget": -1}.get(receipt.kind, 0)
     if sign and receipt.rows_before + sign * receipt.rows != receipt.remaining:
         yield (
@@ -285,15 +321,89 @@ def _own_faults(receipt: Receipt) -> Iterable[str]:
 
 
 def check_known(receipts: Sequence[Receipt], known: Sequence[Receipt]) -> list[str]:
-    """Return which receipts that somebody has kept are not those of the chain, or are false themselves."""
+    """Return which receipts that somebody has kept are not those of the chain, or are false themselves.
+
+    Receipts from before an anchor are held against it, by the hashes from each to the next: all from the
+    oldest one on are needed.
+    """
     by_number = {receipt.number: receipt for receipt in receipts}
-    faults = []
+    faults = [f"the receipt {r.number} that was given is edited" for r in known if r.hash != r.hashed()]
+    anchor = receipts[0] if receipts and receipts[0].kind == "anchor" else None
+    old = [] if anchor is None else [r for r in known if r.number < anchor.number]
+    if anchor is not None and old:
+        faults += _against_anchor(anchor, old)
     for receipt in known:
-        if receipt.hash != receipt.hashed():
-            faults.append(f"the receipt {receipt.number} that was given is edited")
         held = by_number.get(receipt.number)
-        if held is None:
+        if held is None and receipt not in old:
             faults.append(f"receipt {receipt.number}, which was given, is missing in the chain of the model")
-        elif held.hashed() != receipt.hash:
+        elif held is not None and held.hashed() != receipt.hash:
             faults.append(f"receipt {receipt.number} of the model is another one than the one that was given")
     return faults
+
+
+def _against_anchor(anchor: Receipt, old: Sequence[Receipt]) -> Iterable[str]:
+    by_number: dict[int, list[Receipt]] = {}
+    for receipt in old:
+        by_number.setdefault(receipt.number, []).append(receipt)
+    number, expected = anchor.number - 1, anchor.previous
+    while number in by_number:
+        given = by_number.pop(number)
+        if any(receipt.hash != expected for receipt in given):
+            yield (
+                f"receipt {number}, which was given, is another one than the one that the anchor, receipt "
+                f"{anchor.number}, commits to"
+            )
+            return
+        number, expected = number - 1, given[0].previous
+    if by_number:
+        yield (
+            f"receipt {max(by_number)}, which was given, cannot be held against the anchor, receipt "
+            f"{anchor.number}: give the receipts between them too, which were exported when it was made"
+        )
+
+
+# Files of receipts --------------------------------------------------------------------------------------
+
+
+def read_receipts(path: str | os.PathLike[str]) -> list[Receipt]:
+    """Return the receipts of a file with one JSON object a line, each once; a ValueError says which is none.
+
+    Parameters
+    ----------
+    path : path-like
+    """
+    found: dict[str, Receipt] = {}
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                if line.strip():
+                    found.setdefault(line.strip(), Receipt.from_json(json.loads(line)))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{os.fspath(path)}: line {number}: {error}") from None
+    if not found:
+        raise ValueError(f"{os.fspath(path)}: holds no receipts")
+    return list(found.values())
+
+
+def append_receipts(path: str | os.PathLike[str], receipts: Iterable[Receipt]) -> None:
+    """Add receipts to a file, one JSON object a line; they are on disk when this returns.
+
+    A line that somebody who was killed has left half written goes.
+
+    Parameters
+    ----------
+    path : path-like
+        Is made where there is none.
+    receipts : iterable of Receipt
+        Sealed.
+    """
+    lines = "".join(json.dumps(receipt.to_json(), sort_keys=True) + "\n" for receipt in receipts)
+    with open(path, "ab+") as file:
+        end = file.tell()
+        file.seek(max(0, end - 1))
+        if end and file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(lines.encode("ascii"))
+        file.flush()
+        os.fsync(file.fileno())

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Self
 
@@ -18,19 +19,21 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from squaresvm.estimators.callbacks import FitTasks, tells_callbacks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.requests import Proposal
+from squaresvm.estimators.receipts import Evidence, begun, hashes_of, log_of, moved_since_fit, written
+from squaresvm.estimators.requests import Proposal, Requests
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.kernels import scale_gamma
 from squaresvm.meta.pairs import Pairs, Votes, Voting, features_of, fit_pair, in_pair, places, train_pairs
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Ids, Rows, canonical_csr, ids_from
 from squaresvm.rows.labels import same_kind
+from squaresvm.runtime.arguments import check_flag
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["OneVsOne", "check_classes"]
 
 
-class OneVsOne(Voting):
+class OneVsOne(Voting, Requests):
     """Classify by a two-class model for every pair of classes.
 
     Each of the K (K - 1) / 2 models has the rows of its two classes only, so it is small: with the squared
@@ -94,6 +97,7 @@ class OneVsOne(Voting):
         -------
         self
         """
+        start = time.perf_counter()
         self._check_estimator()
         tasks = FitTasks.of(self, X, y, sample_weight)
         trial = copy.copy(self)
@@ -103,6 +107,7 @@ class OneVsOne(Voting):
         X, y, weights = trial._check_rows(X, y, sample_weight, reset=True)
         named = Ids.numbered(y.size) if ids is None else Ids.given(ids, y.size)
         trial._votes = trial._built(X, Rows(np.empty((y.size, 0)), y, weights, named), tasks)
+        trial._record, trial._log = None, begun(trial._votes, time.perf_counter() - start)
         self.__dict__.clear()
         self.__dict__.update(trial.__dict__)
         if tasks is not None:
@@ -119,48 +124,21 @@ class OneVsOne(Voting):
         check_is_fitted(self)
         self._check_estimator()
         with REQUESTS:
-            votes = self._votes
+            start, votes = time.perf_counter(), self._votes
             self._votes = self._built(features_of(votes.rows, votes.pairs), votes.rows)
+            log = log_of(self._log, votes.rows.count)
+            self._log = begun(self._votes, time.perf_counter() - start, log)
         return self
 
     def _built(self, X: Matrix, rows: Rows, tasks: FitTasks | None = None) -> Votes:
         classes = check_classes(rows)
         template = clone(self.estimator)
-        kernel, gamma = template.kernel, getattr(template, "gamma", None)
-        if gamma == "scale" and kernel != "linear" and not callable(kernel):
+        if _scales(template):
             template.gamma = scale_gamma(X, rows.weights)
         return Votes(rows, train_pairs(template, X, rows, classes, tasks), template)
 
-    def learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: npt.ArrayLike | None = None,
-        ids: Iterable[Hashable] | None = None,
-    ) -> Self:
-        """Add rows to the models of their classes; a new class gets models of its own.
-
-        Parameters
-        ----------
-        X : array-like, data frame or sparse matrix of shape (k, n)
-        y : array-like of shape (k,)
-        sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, or 'index', optional
-            Required if the rows held have ids of their own, refused if they have arrival numbers. An id
-            that is held names the new rows as well.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        with REQUESTS:
-            self._adopt_proposal(self._propose_learn(X, y, sample_weight, ids))
-        return self
-
     def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
-        """Return what `learn` leads to; the lock is held until it is in place or given up."""
-        ids = ids_from(ids, X)
+        start, ids = time.perf_counter(), ids_from(ids, X)
         X, y, weights = self._check_rows(X, y, sample_weight, reset=False)
         votes = self._votes
         held = votes.rows
@@ -183,21 +161,68 @@ class OneVsOne(Voting):
                 names = named.values[held.count + new]
                 steps.append(known._propose_learn(X[new], y[new], weights[new], names))
                 pairs[pair] = steps[-1].estimator
-        return self._proposed(Votes(rows, pairs, votes.template), steps)
+        return self._proposed(Votes(rows, pairs, votes.template), steps, "learn", start)
 
-    def _proposed(self, votes: Votes, steps: list[Proposal], receipt: Receipt | None = None) -> Proposal:
-        trial = self._copy()
-        trial._votes = votes
+    def _proposed(
+        self,
+        after: Votes,
+        steps: list[Proposal],
+        kind: str,
+        start: float,
+        gone: IntArray | None = None,
+        names: tuple[Hashable, ...] = (),
+    ) -> Proposal:
+        """Return the proposal of models of pairs, some by steps of their own, with the receipt of all.
 
-        def commit() -> None:
-            for step in steps:
-                step.commit()
-
-        return Proposal(trial, commit, receipt)
+        `gone` are the rows that left, `names` their ids.
+        """
+        receipts = [step.receipt for step in steps if step.receipt is not None]
+        changed = {id(step.estimator) for step in steps}
+        others = [model for model in after.pairs.values() if id(model) not in changed]
+        trial, before = self._copy(), self._votes
+        found = Receipt(
+            ids=names,
+            remaining=after.rows.count,
+            residual=max([r.residual for r in receipts] + [m.certificate_.residual for m in others]),
+            sampled=any(r.sampled for r in receipts),
+            refactored=any(r.refactored for r in receipts),
+            seconds=0.0,
+            checked=sum(r.checked for r in receipts) + sum(m.ids_.size for m in others),
+        )
+        trial._votes, log = after, log_of(self._log, before.n_rows)
+        of, moved = (after, np.arange(before.n_rows, after.n_rows)) if gone is None else (before, gone)
+        hashes = hashes_of(log.key, of.rows, moved, features_of(of.rows, of.pairs, moved), self._record)
+        counts, classes = (before.n_rows, after.n_rows), np.setdiff1d(before.classes, after.classes)
+        seconds = time.perf_counter() - start
+        trial._log, receipt = written(
+            log, kind, found, counts, hashes, seconds, names, tuple(classes.tolist())
+        )
+        return Proposal(trial, partial(_commit, steps), receipt)
 
     def _adopt_proposal(self, proposal: Proposal) -> None:
-        self._votes = proposal.estimator._votes
+        self._votes, self._log = proposal.estimator._votes, proposal.estimator._log
         proposal.commit()
+
+    def _evidence(self) -> Evidence:
+        votes, pairs = self._votes, self._votes.pairs
+        rows = replace(votes.rows, base=features_of(votes.rows, pairs))
+        states = [model._state for model in pairs.values()]
+        moved = partial(self._moved_since_fit, rows)
+        return Evidence(rows.count, rows, states, self._record, tuple(self._kept_of_rows()), moved)
+
+    def _moved_since_fit(self, rows: Rows) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return gamma, and the largest number of each kind of a pair, with how far they would move."""
+        votes = self._votes
+        resolved: dict[str, Any] = {}
+        moved: dict[str, Any] = {}
+        if _scales(self.estimator):
+            resolved["gamma"] = votes.template.gamma
+            moved["gamma"] = round(scale_gamma(rows.X, rows.weights) / votes.template.gamma - 1.0, 2)
+        for model in votes.pairs.values():
+            for name, share in moved_since_fit(model)[1].items():
+                resolved[name] = len(votes.pairs)
+                moved[name] = max(moved.get(name, 0.0), share, key=_size)
+        return resolved, moved
 
     def partial_fit(
         self,
@@ -253,16 +278,12 @@ class OneVsOne(Voting):
         ValueError
             If an id is given twice, or fewer than two classes would remain. Nothing has changed then.
         """
-        begin = time.perf_counter()
         check_is_fitted(self)
+        check_flag("verify", verify)
         with REQUESTS:
-            proposal = self._propose_forget(ids, verify)
-            self._adopt_proposal(proposal)
-        assert proposal.receipt is not None
-        return replace(proposal.receipt, seconds=time.perf_counter() - begin)
+            return self._forgotten(ids, verify)
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
-        """Return what `forget` leads to; the lock is held until it is in place or given up."""
         positions = self._votes.rows.ids.positions(ids)
         if positions.size == 0:
             raise ValueError("no ids were given: there is nothing to forget")
@@ -270,36 +291,22 @@ class OneVsOne(Voting):
 
     def _propose_forget_at(self, positions: IntArray, verify: bool = False) -> Proposal:
         """Return what forgetting the rows at some positions leads to, whatever other rows have their ids."""
-        votes = self._votes
+        start, votes = time.perf_counter(), self._votes
         held = votes.rows
-        rest = held.without(positions)
-        classes = check_classes(rest, without=votes.classes)
+        classes = check_classes(held.without(positions), without=votes.classes)
         pairs: Pairs = {}
         steps: list[Proposal] = []
-        unchanged: list[SquareSVMClassifier] = []
         for pair in combinations(classes.tolist(), 2):
             pairs[pair] = votes.pairs[pair]
             mine = np.flatnonzero(np.isin(places(held, pair), positions))
             if mine.size:
                 steps.append(votes.pairs[pair]._propose_forget_at(mine, verify))
                 pairs[pair] = steps[-1].estimator
-            else:
-                unchanged.append(pairs[pair])
-        gone = np.setdiff1d(votes.classes, classes)
-        rest = _without_labels(rest, gone)
-        receipts = [step.receipt for step in steps if step.receipt is not None]
-        receipt = Receipt(
-            ids=held.ids.leaving(positions),
-            remaining=rest.count,
-            residual=max([r.residual for r in receipts] + [m.certificate_.residual for m in unchanged]),
-            sampled=any(r.sampled for r in receipts),
-            refactored=any(r.refactored for r in receipts),
-            seconds=0.0,
-            classes_gone=tuple(gone.tolist()),
-            rows=int(positions.size),
-            checked=sum(r.checked for r in receipts) + sum(m.ids_.size for m in unchanged),
-        )
-        return self._proposed(Votes(rest, pairs, votes.template), steps, receipt)
+        # Rows of weight zero go with the last of their class that had one: no pair holds them now.
+        idle = np.flatnonzero(np.isin(held.y, np.setdiff1d(votes.classes, classes)))
+        gone = np.union1d(positions, idle)
+        after = Votes(held.without(gone), pairs, votes.template)
+        return self._proposed(after, steps, "forget", start, gone, held.ids.leaving(gone))
 
     def _propose_reweighted(self, factors: FloatArray) -> Proposal:
         """Return what the caller's weights times `factors` lead to: fits of the same rows with them."""
@@ -308,8 +315,11 @@ class OneVsOne(Voting):
             pair: model._propose_reweighted(factors[places(votes.rows, pair)])
             for pair, model in votes.pairs.items()
         }
-        pairs: Pairs = {pair: step.estimator for pair, step in steps.items()}
-        return self._proposed(Votes(votes.rows, pairs, votes.template), list(steps.values()))
+        start, trial = time.perf_counter(), self._copy()
+        trial._votes = Votes(votes.rows, {pair: s.estimator for pair, s in steps.items()}, votes.template)
+        log = log_of(self._log, votes.rows.count)
+        trial._log = begun(trial._votes, time.perf_counter() - start, log)
+        return Proposal(trial, partial(_commit, list(steps.values())))
 
     def _counted_by(self, given: FloatArray | None) -> Self:
         """Return a copy whose rows have `given` as the caller's weights; None: those of the problems."""
@@ -370,10 +380,20 @@ def check_classes(rows: Rows, without: np.ndarray[Any, Any] | None = None) -> np
     return classes
 
 
-def _without_labels(rows: Rows, gone: np.ndarray[Any, Any]) -> Rows:
-    """Return the rows less those of weight zero of classes that are gone: no pair holds them now."""
-    idle = np.flatnonzero(np.isin(rows.y, gone))
-    return rows.without(idle) if idle.size else rows
+def _commit(steps: list[Proposal]) -> None:
+    for step in steps:
+        step.commit()
+
+
+def _scales(estimator: Any) -> bool:
+    """Return whether gamma is taken from the variance of all rows."""
+    kernel, gamma = estimator.kernel, getattr(estimator, "gamma", None)
+    return isinstance(gamma, str) and gamma == "scale" and kernel != "linear" and not callable(kernel)
+
+
+def _size(share: float | None) -> float:
+    """Return how far a number has moved; None is beyond all numbers."""
+    return np.inf if share is None else abs(share)
 
 
 def _stacked(first: Matrix, second: Matrix) -> Matrix:

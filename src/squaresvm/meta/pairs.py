@@ -84,8 +84,8 @@ def places(rows: Rows, pair: Pair) -> IntArray:
     return np.flatnonzero(in_pair(rows.y, pair))
 
 
-def features_of(rows: Rows, pairs: Pairs) -> Matrix:
-    """Return the features of all rows, in their order, from the models that hold them."""
+def features_of(rows: Rows, pairs: Pairs, wanted: IntArray | None = None) -> Matrix:
+    """Return the features of all rows, or of some, in their order, from the models that hold them."""
     blocks, order, seen = [], [], set()
     for pair, model in pairs.items():
         own = places(rows, pair)
@@ -94,7 +94,11 @@ def features_of(rows: Rows, pairs: Pairs) -> Matrix:
                 continue
             seen.add(label)
             held = model._holding("a model of pairs").rows
+            if held.count != own.size:
+                raise ValueError(f"the model of the pair {pair} was changed by itself: fit anew")
             (mine,) = np.nonzero(held.y == label)
+            if wanted is not None:
+                mine = mine[np.isin(own[mine], wanted)]
             blocks.append(held.take(mine))
             order.append(own[mine])
     back = np.argsort(np.concatenate(order))
@@ -160,6 +164,16 @@ class Votes:
         """The labels, sorted."""
         return np.unique(self.rows.y)
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of all classes."""
+        return self.rows.count
+
+    @property
+    def certificate(self) -> Certificate:
+        """That of the worst pair."""
+        return max((model.certificate_ for model in self.pairs.values()), key=lambda c: c.residual)
+
     def decision(self, X: Matrix) -> FloatArray:
         """Return the votes at new rows."""
         values = [model.decision_function(X) for model in self.pairs.values()]
@@ -220,8 +234,6 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
     """A fitted model of every pair of classes, to be asked; see :class:`squaresvm.OneVsOne`."""
 
     _votes: Votes
-    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
-    _record: Any = None
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return a column a class, of votes of the pairs with their values to decide between equals.
@@ -383,8 +395,7 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
     def certificate_(self) -> Certificate:
         """How far the worst pair is from its optimum."""
         with REQUESTS:
-            pairs = self._fitted("certificate_").pairs
-            return max((model.certificate_ for model in pairs.values()), key=lambda c: c.residual)
+            return self._fitted("certificate_").certificate
 
     def _fitted(self, attribute: str) -> Votes:
         if "_votes" not in self.__dict__:

@@ -16,7 +16,7 @@ from squaresvm.typing import FloatArray
 from squaresvm.verifier.judgement import Chunk, Truth, judge_multipliers, judge_primal
 from squaresvm.verifier.kernel_values import KernelValues
 from squaresvm.verifier.reading import Claim, Fitted, fitted_models, source_of, targets_and_weights
-from squaresvm.verifier.receipts import absence_of, other_rows, read_receipts, receipt_faults
+from squaresvm.verifier.receipts import absence_of, kept_receipts, other_rows, receipt_faults
 from squaresvm.verifier.wide import Wide
 
 __all__ = ["Verdict", "verify"]
@@ -225,7 +225,7 @@ def verify(
     source = None if data is None else source_of(models[0], data, label)
     verdicts = [_verdict(each, source, float(max_memory)) for each in models]
     verdict = verdicts[0] if len(verdicts) == 1 else _together(type(model).__name__, verdicts)
-    faults, notes = receipt_faults(model, models, [] if receipts is None else read_receipts(receipts))
+    faults, notes = receipt_faults(model, models, [] if receipts is None else kept_receipts(receipts))
     proof = None
     if absent is not None:
         proof, more = absence_of(model, absent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -13,32 +12,19 @@ import numpy as np
 from squaresvm.evidence.absence import AbsenceProof, Tree, check_absence
 from squaresvm.evidence.hashes import digest_of, id_hash, joined_digest, lanes_of, model_digest, row_hashes
 from squaresvm.evidence.log import Log
-from squaresvm.evidence.receipt import Receipt, check_chain, check_known
+from squaresvm.evidence.receipt import Receipt, check_chain, check_known, read_receipts
 from squaresvm.streaming import Block, Source
 from squaresvm.verifier.reading import Fitted, inner_model, rows_of
 
-__all__ = ["absence_of", "other_rows", "read_receipts", "receipt_faults"]
+__all__ = ["absence_of", "kept_receipts", "other_rows", "receipt_faults"]
 
 
-def read_receipts(given: Any) -> list[Receipt]:
-    """Return receipts that somebody has kept: as they are, as JSON, or from a file with one a line.
-
-    A ValueError says which line is none.
-    """
-    if not isinstance(given, str | os.PathLike):
-        many = [given] if isinstance(given, Receipt | dict) else given
-        return [each if isinstance(each, Receipt) else Receipt.from_json(each) for each in many]
-    found = []
-    with open(given, encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                if line.strip():
-                    found.append(Receipt.from_json(json.loads(line)))
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{os.fspath(given)}: line {number}: {error}") from None
-    if not found:
-        raise ValueError(f"{os.fspath(given)}: holds no receipts")
-    return found
+def kept_receipts(given: Any) -> list[Receipt]:
+    """Return receipts that somebody has kept: as they are, as JSON, or from a file with one a line."""
+    if isinstance(given, str | os.PathLike):
+        return read_receipts(given)
+    many = [given] if isinstance(given, Receipt | dict) else given
+    return [each if isinstance(each, Receipt) else Receipt.from_json(each) for each in many]
 
 
 def receipt_faults(
