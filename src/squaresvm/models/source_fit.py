@@ -8,25 +8,31 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.judging.calibration import Calibration
+from squaresvm.linalg.blas import times
 from squaresvm.models.checkpoint import Checkpoint
 from squaresvm.models.model import Settings, Update, warn_unless_converged
 from squaresvm.models.problems import find_classes
 from squaresvm.models.streamed import StreamedState, class_encoding
-from squaresvm.problem import Loss
+from squaresvm.operators import LinearOperator
+from squaresvm.problem import Loss, Problem
 from squaresvm.problem.linear import LinearProblem
+from squaresvm.problem.passes import RowBlock
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import Encoding, SourceRunner
 from squaresvm.problem.survey import Look, Sample, Survey
 from squaresvm.rows import Ids, Rows
 from squaresvm.runtime.progress import PassProgress
+from squaresvm.runtime.resources import available_memory
 from squaresvm.solution import Solution
+from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Monitor
-from squaresvm.solvers.choose import choose_for_source
+from squaresvm.solvers.choose import choose, choose_for_source
 from squaresvm.solvers.direct import from_sums
-from squaresvm.solvers.newton import search
+from squaresvm.solvers.newton import Newton, search
 from squaresvm.solvers.newton_hessian import ProductHessian
 from squaresvm.streaming import RemainingSource, Source
 from squaresvm.typing import FloatArray, Matrix
@@ -39,6 +45,10 @@ _SAMPLE, _SAMPLE_A_FEATURE = 20_000, 200
 _CALIBRATED = 10_000
 #: Bytes of such a sample at most, and rows all the same.
 _SAMPLE_BYTES, _LEAST_SAMPLE = 2**28, 2000
+#: Share of tol to which multipliers are found that are then judged by the slacks that w leaves.
+_CLOSER = 0.02
+#: Share of the free memory that wide sparse rows of a source may take while they are fitted.
+_HELD_SHARE = 0.25
 #: Steps of a search at most.
 _MAX_ITER = 200
 #: Times tol, or its own residual, that a model may have on rows that are taken for the same again: their sums
@@ -92,16 +102,29 @@ def fit_source(
         problem = _posed(source, survey, settings, classes, progress)
         solver, reason = choose_for_source(settings.loss, settings.solver, n)
         by_sums = solver == "direct"
+        held = None
+        if settings.solver == "auto" and checkpoint is None and not by_sums:
+            held = _held(problem, survey, settings, n)
         purpose = _purpose(settings, survey, n, by_sums)
         kept = None if checkpoint is None else Checkpoint.of(checkpoint, purpose)
-        solution = _solve(problem, settings, by_sums, kept, _carried(start, classes))
+        start_at = _carried(start, classes)
+        if held is None:
+            solution = _solve(problem, settings, by_sums, kept, start_at)
+        else:
+            solution, solver, reason = _solve_held(held, settings, start_at)
         _check_finite(solution)
         certificate = problem.certify(solution, settings.tol)
+        if held is not None and certificate.residual > settings.tol:
+            # Held rows are solved for in multipliers, and judged in w: rounding may part the two.
+            solution = _solve(problem, settings, False, None, solution)
+            reason = f"{reason}; Newton steps by passes went on from there"
+            certificate = problem.certify(solution, settings.tol)
         calibration = None
         if has_labels:
             moved = settings.weighs_classes(classes)
             encoding = class_encoding(settings, classes, survey.scale.size)
-            calibration = _calibrate(problem, solution, survey.sample, encoding, moved)
+            posed = problem if held is None else held.linear
+            calibration = _calibrate(posed, solution, survey.sample, encoding, moved)
     finally:
         progress.close()
     state = StreamedState(
@@ -208,6 +231,39 @@ def _solve(
     keep = None if checkpoint is None else partial(_keep, checkpoint)
     limit = _MAX_ITER if settings.max_iter is None else settings.max_iter
     return search(problem, settings.tol, limit, Monitor(), start, keep)
+
+
+def _held(problem: LinearProblem, survey: Survey, settings: Settings, n_features: int) -> Problem | None:
+    """Return the problem of wide sparse rows, held while they are fitted; None where that is not worth it."""
+    if survey.is_dense or not is_wide(n_features):
+        return None
+    sample: Any = survey.sample.X
+    size = 16.0 * sample.nnz / sample.shape[0] * survey.rows
+    if size > _HELD_SHARE * available_memory():
+        return None
+    blocks = list(problem.runner.map(_itself))
+    Z = sp.vstack([block.Z for block in blocks], format="csr")
+    targets = np.concatenate([block.targets for block in blocks]).astype(np.float64, copy=False)
+    costs = np.concatenate([block.costs for block in blocks])
+    return Problem(LinearOperator(Z), targets, costs, settings.loss, settings.bias)
+
+
+def _itself(block: RowBlock) -> RowBlock:
+    return block
+
+
+def _solve_held(held: Problem, settings: Settings, start: Solution | None) -> tuple[Solution, str, str]:
+    """Return the solution in w of rows in memory, the name of what found it, and why that was taken."""
+    Z: Any = held.operator.features
+    solver, reason = choose(held, "auto")
+    if isinstance(solver, ActiveSet):
+        solver, reason = Newton(), "Newton steps in w, for which no matrix of rows by rows is formed"
+    found = solver.solve(held, tol=_CLOSER * settings.tol, max_iter=settings.max_iter, start=start)
+    if found.primal is None:
+        found = replace(found, primal=times(Z.T, held.multipliers(found)), beta=None)
+    size = (Z.data.nbytes + Z.indices.nbytes) / 2**20
+    reason = f"{size:.1f} MB of sparse rows were held during the fit: {reason}"
+    return replace(found, factor=None), solver.name, f"{reason}; {found.note}" if found.note else reason
 
 
 def _carried(start: StreamedState | None, classes: np.ndarray[Any, Any] | None) -> Solution | None:
