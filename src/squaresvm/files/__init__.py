@@ -36,7 +36,7 @@ name                           what
 ``window``                     null, or the ``size`` of a `Window`; its ``times`` are an array. With a
                                ``half_life``, ``now`` and the array ``moments``: when rows came
 ``preparation``                null, or how the command line made rows from columns of a table
-``pipeline``                   null, or of the steps before the model in a pipeline ``nystrom``, null or the
+``pipeline``                   where there is one: of the steps before the model in a pipeline ``nystrom``, null or the
                                header of the step of that kind. The array ``pipeline`` is the description
                                of the others by skops: see `squaresvm.files.pipelines`
 ``history``                    [action, time, rows, rows left] of each request
@@ -173,9 +173,10 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
             times |= {"moments": model._decay.moments}
     check_kind(inner)
     check_is_fitted(inner)
-    before: dict[str, Any] | None = None
+    before: dict[str, Any] = {}
     if front is not None:
-        before, parts = encode_front(front)
+        described, parts = encode_front(front)
+        before = {"pipeline": described}
         times |= parts
         remember(front, model)
     record, receipts = Record.of(model), _receipts(inner)
@@ -188,7 +189,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
         "preparation": None if record.preparation is None else record.preparation.to_json(),
         "history": record.history.of(rows_held(inner)).to_json(),
         "receipts": receipts,
-        "pipeline": before,
+        **before,
     }
     with locked(path):
         if not overwrite:

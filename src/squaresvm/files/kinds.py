@@ -361,6 +361,9 @@ def encode_search(model: Updating) -> dict[str, Any]:
             "rounds": [int(number) for number in found.rounds],
             "exact": list(found.exact),
             "sampled": found.sampled,
+            "splits": [
+                [score if math.isfinite(score) else str(score) for score in row] for row in found.splits
+            ],
         },
     }
 
@@ -384,6 +387,9 @@ def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResul
         raise ValueError("the results of its search do not fit together")
     cells, scores, seconds, rounds, exact = lists
     sampled = described.get("sampled", False)
+    splits = described.get("splits", [[] for _ in cells])
+    if len(splits) != len(cells) or len({len(row) for row in splits}) > 1:
+        raise ValueError("the scores of the folds of its search do not fit together")
     if not all(type(value) is int and value >= 0 for value in rounds):
         raise ValueError("the rounds of its search are impossible")
     if not all(type(value) is bool for value in (*exact, sampled)):
@@ -395,6 +401,7 @@ def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResul
         rounds,
         exact,
         sampled,
+        [tuple(_score(score) for score in row) for row in splits],
     )
     if all(math.isnan(score) for score in found.scores):
         raise ValueError("its search has found nothing")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
 from squaresvm.rows.labels import decided, value_columns
-from squaresvm.typing import FloatArray, Matrix
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Judge", "check_scoring"]
 
@@ -74,6 +74,26 @@ class Judge:
         if isinstance(score, bool) or not isinstance(score, Real):
             raise ValueError(f"scoring must return one number; got {score!r}")
         return float(score)
+
+    def within(self, rows: IntArray) -> Judge:
+        """Return what judges some of the rows."""
+        return replace(
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            sample_weight=self.sample_weight[rows],
+            weights=self.weights[rows],
+        )
+
+    def of_folds(self, values: FloatArray, folds: Sequence[IntArray]) -> tuple[float, ...]:
+        """Return the score of each fold by itself; NaN where a scorer has none for such rows."""
+        return tuple(self._of_fold(values, fold) for fold in folds)
+
+    def _of_fold(self, values: FloatArray, fold: IntArray) -> float:
+        try:
+            return self.within(fold)(values[fold])
+        except ValueError:  # As of one class alone.
+            return float("nan")
 
     def _determination(self, predicted: FloatArray) -> float:
         """Return what ``r2_score`` would: its checks would take longer than the rest of a small search."""

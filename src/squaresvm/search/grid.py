@@ -21,7 +21,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 from squaresvm.judging.scores import Judge
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.search.paths import Path
-from squaresvm.search.results import Cell, SearchResults
+from squaresvm.search.results import Cell, Score, SearchResults
+from squaresvm.typing import FloatArray, IntArray
 
 __all__ = [
     "Search",
@@ -116,6 +117,8 @@ class Search:
         Show progress, on a terminal.
     told : callable, optional
         Called after each decomposition.
+    folds : list of ndarray, optional
+        Rows that leave together, whose scores by fold are kept.
     """
 
     path: Callable[[float | None], Path]
@@ -124,6 +127,7 @@ class Search:
     n_jobs: int | None
     verbose: bool
     told: Callable[[], object] | None = None
+    folds: Sequence[IntArray] | None = None
 
     def run(self, Cs: Sequence[float], gammas: Sequence[float | None]) -> SearchResults:
         """Return the scores of the grid, and of the finer ones around its best."""
@@ -147,7 +151,7 @@ class Search:
     def _round(self, results: SearchResults, grid: dict[float | None, list[float]], number: int) -> None:
         if not grid:
             return
-        found: dict[Cell, tuple[float, float]] = {}
+        found: dict[Cell, Score] = {}
         with self._bar(len(grid), number) as advance:
             for column in self._columns(list(grid.items())):
                 found.update(column)
@@ -157,7 +161,7 @@ class Search:
         results.extend(found, number)
         self._check(results, found)
 
-    def _columns(self, tasks: list[_Task]) -> Iterator[dict[Cell, tuple[float, float]]]:
+    def _columns(self, tasks: list[_Task]) -> Iterator[dict[Cell, Score]]:
         """Yield the results of each gamma as they come."""
         workers = min(effective_n_jobs(self.n_jobs), len(tasks))
         # The one that would be alone in its turn gets all threads of linear algebra instead.
@@ -169,22 +173,27 @@ class Search:
         for task in tasks[shared:]:
             yield self._column(*task)
 
-    def _column(self, gamma: float | None, Cs: Sequence[float]) -> dict[Cell, tuple[float, float]]:
+    def _column(self, gamma: float | None, Cs: Sequence[float]) -> dict[Cell, Score]:
         """Return scores and seconds for one gamma and every C."""
         start = time.perf_counter()
         path, judge = self.path(gamma), self.judge
-        found: Iterator[float | None]
         if judge is None:
-            found = path.evidence(Cs)
+            found = [Score(float("nan") if score is None else score) for score in path.evidence(Cs)]
         else:
-            found = (None if values is None else judge(values) for values in path.left_out(Cs))
-        scores = [float("nan") if score is None else score for score in found]
+            found = [self._judged(judge, values) for values in path.left_out(Cs)]
         share = (time.perf_counter() - start) / len(Cs)
-        return {(C, gamma): (score, share) for C, score in zip(Cs, scores, strict=True)}
+        return {(C, gamma): each._replace(seconds=share) for C, each in zip(Cs, found, strict=True)}
+
+    def _judged(self, judge: Judge, values: FloatArray | None) -> Score:
+        """Return the score of a cell; NaN where the problem was not convex."""
+        nan, folds = float("nan"), self.folds or ()
+        if values is None:
+            return Score(nan, 0.0, (nan,) * len(folds))
+        return Score(judge(values), 0.0, judge.of_folds(values, folds))
 
     @staticmethod
-    def _check(results: SearchResults, found: dict[Cell, tuple[float, float]]) -> None:
-        failed = [cell for cell, (score, _) in found.items() if np.isnan(score)]
+    def _check(results: SearchResults, found: dict[Cell, Score]) -> None:
+        failed = [cell for cell, found_there in found.items() if np.isnan(found_there.score)]
         if len(failed) == len(found) and not np.isfinite(results.scores).any():
             raise ValueError(
                 "no value of C and gamma has a score: either the kernel plus diag(1/C) is positive definite "

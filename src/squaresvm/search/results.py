@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 
-__all__ = ["Cell", "SearchResults"]
+__all__ = ["Cell", "Score", "SearchResults"]
 
 #: A value of C and one of gamma; None where the kernel has no gamma.
 Cell = tuple[float, float | None]
+
+
+class Score(NamedTuple):
+    """The score of a cell, what it took, and the score of each fold by itself, where there are folds."""
+
+    score: float
+    seconds: float = 0.0
+    splits: tuple[float, ...] = ()
 
 
 @dataclass
@@ -31,6 +39,8 @@ class SearchResults:
         Whether the score is of the exact model, and not of a low-rank one.
     sampled : bool
         Whether the rows of the search are a sample, so that no score is of the model of all rows.
+    splits : list of tuples of float
+        Scores of each fold by itself; empty where single rows left.
     """
 
     cells: list[Cell] = field(default_factory=list)
@@ -39,14 +49,15 @@ class SearchResults:
     rounds: list[int] = field(default_factory=list)
     exact: list[bool] = field(default_factory=list)
     sampled: bool = False
+    splits: list[tuple[float, ...]] = field(default_factory=list)
 
-    def extend(self, found: dict[Cell, tuple[float, float]], number: int) -> None:
+    def extend(self, found: dict[Cell, Score], number: int) -> None:
         """Add the exact scores and seconds of one round; those of cells that are there replace theirs."""
         for cell in sorted(found, key=lambda cell: (cell[0], cell[1] or 0.0)):
-            score, seconds = found[cell]
+            score, seconds, splits = found[cell]
             if cell in self.cells:
                 place = self.cells.index(cell)
-                self.scores[place], self.exact[place] = score, True
+                self.scores[place], self.exact[place], self.splits[place] = score, True, splits
                 self.seconds[place] += seconds
                 continue
             self.exact.append(True)
@@ -54,6 +65,7 @@ class SearchResults:
             self.scores.append(score)
             self.seconds.append(seconds)
             self.rounds.append(number)
+            self.splits.append(splits)
 
     @property
     def best_index(self) -> int:
@@ -85,10 +97,15 @@ class SearchResults:
         columns = {
             f"param_{name}": np.ma.array([cell[i] for cell in self.cells]) for i, name in enumerate(names)
         }
+        by_fold = np.array(self.splits).reshape(len(self.cells), -1)
+        splits: dict[str, Any] = {f"split{i}_test_score": each for i, each in enumerate(by_fold.T)}
+        if splits:
+            splits["std_test_score"] = by_fold.std(axis=1)
         return {
             "mean_fit_time": np.array(self.seconds),
             **columns,
             "params": params,
+            **splits,
             "mean_test_score": scores,
             "rank_test_score": ranks,
             "iter": np.array(self.rounds),

@@ -163,9 +163,9 @@ class LooSearch(Updating):
             exact, coarse = cell_paths(
                 settings.kernel, X[some], given.targets[some], weight, settings.bias.is_free
             )
-            search: Search = Walk(exact, few, *options, coarse, some.size < X.shape[0])
+            search: Search = Walk(exact, few, *options, None, coarse, some.size < X.shape[0])
         else:
-            search = Search(self._paths(settings, given), judge, *options)
+            search = Search(self._paths(settings, given), judge, *options, folds)
         self._search = search.run(Cs, self._gamma_values(settings))
         return self._in_cell(settings, rows, *self._search.best)
 
@@ -262,7 +262,12 @@ class LooSearch(Updating):
 
     @property
     def cv_results_(self) -> dict[str, Any]:
-        """Scores of all cells, as in ``GridSearchCV``; not after `forget`."""
+        """Scores of all cells, as in ``GridSearchCV``; not after `forget`.
+
+        ``mean_test_score`` is the score of all rows left out, taken together: of accuracies the mean over the
+        folds, by their rows. Where folds or groups are given, ``split0_test_score, ...`` and
+        ``std_test_score`` are of the folds by themselves.
+        """
         return self._results("cv_results_").as_dict()
 
     @property
