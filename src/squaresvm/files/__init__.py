@@ -36,9 +36,9 @@ name                           what
 ``window``                     null, or the ``size`` of a `Window`; its ``times`` are an array. With a
                                ``half_life``, ``now`` and the array ``moments``: when rows came
 ``preparation``                null, or how the command line made rows from columns of a table
-``pipeline``                   where there is one: of the steps before the model in a pipeline ``nystrom``, null or the
-                               header of the step of that kind. The array ``pipeline`` is the description
-                               of the others by skops: see `squaresvm.files.pipelines`
+``pipeline``                   of a pipeline only: ``nystrom``, null or the header of a step of that kind. The
+                               array ``pipeline`` is the description by skops of the other steps before
+                               the model: see `squaresvm.files.pipelines`
 ``history``                    [action, time, rows, rows left] of each request
 ``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model
 =============================  =============================================================
