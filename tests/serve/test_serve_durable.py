@@ -155,6 +155,64 @@ def test_a_full_disk_changes_nothing(folder, monkeypatch, clouds):
     assert done.json["remaining"] == 89
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return a folder that is a disk of its own, with room for two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_disk_that_is_really_full(small_disk, clouds):
+    X, y = clouds
+    held = {f"p{i}": (X[i], int(y[i])) for i in range(y.size)}
+    model = squaresvm.LSSVC(C=3.0, gamma=0.3).fit(X, y, ids=list(held))
+    squaresvm.save(model, small_disk / "clouds.model")
+    refused, rng = [], np.random.default_rng(2)
+
+    def learn(client, number):
+        rows = {f"d{number}-{i}": (rng.normal(size=3), i % 3) for i in range(20)}
+        records, labels = [row.tolist() for row, _ in rows.values()], [label for _, label in rows.values()]
+        reply = client.post("/models/clouds/learn", {"records": records, "labels": labels, "ids": list(rows)})
+        if reply.status == 200:
+            held.update(rows)
+        else:
+            refused.append((reply.status, int(reply.headers["retry-after"])))
+        return reply.status
+
+    def check(client):
+        rows, labels = np.array([row for row, _ in held.values()]), [label for _, label in held.values()]
+        found = client.post("/models/clouds/predict", {"records": X[:9].tolist()}).json["decision"]
+        expected = squaresvm.LSSVC(C=3.0, gamma=0.3).fit(rows, labels).decision_function(X[:9])
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+    with serving(small_disk, save_seconds=0.1) as client:
+        (small_disk / "filler").write_bytes(bytes(1800 * 1024))
+        for number in range(300):
+            learn(client, number)
+            if len(refused) == 5:
+                break
+        assert set(refused) == {(507, 30)}, "the disk did not fill up"
+        check(client)
+        forgotten = client.post("/models/clouds/forget", {"ids": ["p0"]})
+        if forgotten.status == 200:  # It is short, and may have found room.
+            del held["p0"]
+        check(client)
+    with serving(small_disk, save_seconds=0.1) as client:  # Still full: what was not saved was acknowledged.
+        check(client)
+        (small_disk / "filler").unlink()
+        assert learn(client, "after") == 200
+        check(client)
+        assert client.get("/models/clouds/verify").json["ok"]
+    assert sorted(squaresvm.load(small_disk / "clouds.model").ids_.tolist()) == sorted(held)
+
+
 def test_a_file_that_cannot_be_written_stays_in_the_journal(folder, monkeypatch):
     models = opened(folder)
     change(models, "forget", {"ids": ["p1"]})

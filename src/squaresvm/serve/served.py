@@ -189,13 +189,15 @@ class ServedModel:
             squaresvm.save(self._model, self._staging)
             digest = checksum(self._staging)
             assert digest is not None
+            content = self._staging.read_bytes()
+            self._staging.unlink()  # A disk that is nearly full has room for one file more, not for two.
             self._journal.announce(self.name, digest, self.view.number)
             with locked(self.path):
                 if self._seen != _signature(self.path):
                     self.look()
                     return False
                 with replacing(self.path) as file:
-                    file.write(self._staging.read_bytes())
+                    file.write(content)
             self._seen = _signature(self.path)
             self._journal.settle(self.name)
         finally:
