@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("uvicorn")
 
 import squaresvm
+from squaresvm.evidence.receipt import check_known, read_receipts
 from squaresvm.serve.folder import JOURNAL_NAME, Folder
 from squaresvm.serve.journal import Journal, JournalError
 from squaresvm.serve.rows import Limits
@@ -83,6 +84,54 @@ def test_the_journal_forgets(folder):
         assert receipt["number"] == number
         assert marks_in(folder) == []
     assert marks_in(folder) == []
+
+
+def test_the_chain_levels_off_and_what_leaves_it_is_kept(folder, tmp_path_factory):
+    archive = tmp_path_factory.mktemp("archive")
+    models = Folder(folder, Limits(receipts=5), save_seconds=1e9, archive=archive)
+    OPENED.append(models)
+    models.open_all()
+    model, numbers = models.find("clouds"), []
+    for number in range(20):
+        numbers.append(change(models, "forget", {"ids": [f"p{number}"]})[0].receipt["chain_number"])
+        if number % 3 == 2:
+            assert model.writer.submit(model.save).result() is True
+            assert len(squaresvm.load(folder / "clouds.model").receipts_) <= 5
+    crashed(models)  # The last two are in the journal only.
+    models = opened(folder)
+    models.close()
+    chain = squaresvm.load(folder / "clouds.model").receipts_
+    kept = read_receipts(archive / "clouds.receipts.jsonl")
+    assert chain[0].kind == "anchor"
+    assert squaresvm.check_chain(chain) == []
+    assert check_known(chain, kept) == []
+    assert [one.number for one in (*kept, *chain) if one.kind == "forget"] == numbers
+    assert squaresvm.verify(folder / "clouds.model").ok
+
+
+def test_a_crash_while_anchoring(folder, monkeypatch):
+    models = Folder(folder, Limits(receipts=1), save_seconds=1e9)
+    OPENED.append(models)
+    models.open_all()
+    model, journal = models.find("clouds"), models.journal
+    change(models, "forget", {"ids": ["p1"]})
+    announce, announced = journal.announce, []
+
+    def killed(*arguments):
+        announced.append(arguments)
+        if len(announced) == 2:
+            raise JournalError("database or disk is full")
+        announce(*arguments)
+
+    monkeypatch.setattr(journal, "announce", killed)
+    assert model.writer.submit(model.save).result() is False
+    number = change(models, "forget", {"ids": ["p2"]})[0].receipt["chain_number"]
+    crashed(models)
+    models = opened(folder)
+    models.close()
+    chain = squaresvm.load(folder / "clouds.model").receipts_
+    assert [one.number for one in chain if one.kind == "forget"] == [number - 1, number]
+    assert squaresvm.verify(folder / "clouds.model").ok
 
 
 def test_what_is_not_yet_saved_is_applied_again(folder, clouds):

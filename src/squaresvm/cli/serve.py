@@ -42,6 +42,13 @@ def serve(
     save_seconds: Annotated[
         float, typer.Option(min=0.1, help="After so many seconds a request is in the model file.")
     ] = 10.0,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for receipts that leave the chain of a model when an anchor takes their place.",
+            show_default="they are not kept",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve the models of a folder: predictions, learning and forgetting with receipts, and pages.
@@ -73,7 +80,7 @@ def serve(
         printer.say(f"Dropped {count} requests of {discard}.")
         printer.result({"model": discard, "dropped": count})
         return
-    settings = server.Settings(folder, host, port, tokens, save_seconds=save_seconds)
+    settings = server.Settings(folder, host, port, tokens, save_seconds=save_seconds, archive=archive)
     try:
         server.run(settings, printer.say)
     except ValueError as error:

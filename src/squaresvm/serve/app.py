@@ -127,6 +127,8 @@ class Settings:
     limits : Limits
     save_seconds : float
         After which an acknowledged request is in the model file.
+    archive : Path or None
+        Folder for receipts that an anchor stands for; None: they are not kept.
     """
 
     folder: Path
@@ -135,11 +137,14 @@ class Settings:
     tokens: Path | None = None
     limits: Limits = field(default_factory=Limits)
     save_seconds: float = 10.0
+    archive: Path | None = None
 
     def check(self) -> None:
         """Raise a ValueError where this cannot be served."""
         if not self.folder.is_dir():
             raise ValueError(f"{self.folder}: no such folder")
+        if self.archive is not None and not self.archive.is_dir():
+            raise ValueError(f"{self.archive}: no such folder")
         if not self.is_local and self.tokens is None:
             raise ValueError(
                 f"--host {self.host} can be reached from other machines: name a file of tokens with --tokens "
@@ -173,7 +178,9 @@ def make_app(settings: Settings) -> Starlette:
     """
     settings.check()
     access = Access() if settings.tokens is None else Access.read(settings.tokens)
-    folder = Folder(settings.folder, settings.limits, save_seconds=settings.save_seconds)
+    folder = Folder(
+        settings.folder, settings.limits, save_seconds=settings.save_seconds, archive=settings.archive
+    )
     metrics = Metrics(folder)
     api = Api(folder, settings.limits, metrics)
     playground = Playground(settings.limits)

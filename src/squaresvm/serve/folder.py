@@ -33,6 +33,8 @@ class Folder:
         An acknowledged request is in the model file after so many seconds, and out of the journal.
     save_requests : int, default=256
         Or after so many requests.
+    archive : Path, optional
+        Folder for receipts that an anchor stands for.
 
     Examples
     --------
@@ -52,9 +54,15 @@ class Folder:
     """
 
     def __init__(
-        self, path: Path, limits: Limits, *, save_seconds: float = 10.0, save_requests: int = 256
+        self,
+        path: Path,
+        limits: Limits,
+        *,
+        save_seconds: float = 10.0,
+        save_requests: int = 256,
+        archive: Path | None = None,
     ) -> None:
-        self._path, self._limits = path, limits
+        self._path, self._limits, self._archive = path, limits, archive
         self._save_seconds, self._save_requests = save_seconds, save_requests
         self.journal = Journal(path / JOURNAL_NAME)
         self.models: dict[str, ServedModel] = {}
@@ -94,7 +102,7 @@ class Folder:
                 self.models.pop(name).close()
             loading = []
             for name in [name for name in there if name not in self.models]:
-                model = ServedModel(name, there[name], self.journal, self._limits)
+                model = ServedModel(name, there[name], self.journal, self._limits, self._archive)
                 self.models[name] = model
                 loading.append(model.writer.submit(model.open))
             return loading

@@ -82,6 +82,8 @@ class Limits:
         Requests that the server works on at a time.
     seconds : float
         For which a request may be sent, and for which it may wait.
+    receipts : int
+        In the chain of a model; beyond it one receipt, an anchor, stands for them.
     """
 
     body: int = 8 * 2**20
@@ -90,6 +92,7 @@ class Limits:
     waiting: int = 256
     in_flight: int = 512
     seconds: float = 30.0
+    receipts: int = 1000
 
 
 # JSON ----------------------------------------------------------------------------------------------------

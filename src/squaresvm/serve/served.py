@@ -64,10 +64,14 @@ class ServedModel:
         Its file.
     journal : Journal
     limits : Limits
+    archive : Path, optional
+        Folder for receipts that an anchor stands for.
     """
 
-    def __init__(self, name: str, path: Path, journal: Journal, limits: Limits) -> None:
-        self.name, self.path = name, path
+    def __init__(
+        self, name: str, path: Path, journal: Journal, limits: Limits, archive: Path | None = None
+    ) -> None:
+        self.name, self.path, self._archive = name, path, archive
         self._journal, self._limits = journal, limits
         self._model: Any = None
         self._seen: tuple[int, ...] | None = None
@@ -185,28 +189,44 @@ class ServedModel:
         """
         if not self.unsaved or self._model is None or self.view is None:
             return False
-        try:
-            squaresvm.save(self._model, self._staging)
-            digest = checksum(self._staging)
-            assert digest is not None
-            content = self._staging.read_bytes()
-            self._staging.unlink()  # A disk that is nearly full has room for one file more, not for two.
-            self._journal.announce(self.name, digest, self.view.number)
-            with locked(self.path):
-                if self._seen != _signature(self.path):
-                    self.look()
-                    return False
-                with replacing(self.path) as file:
-                    file.write(content)
-            self._seen = _signature(self.path)
-            self._journal.settle(self.name)
-        finally:
-            self._staging.unlink(missing_ok=True)
+        if not self._replace_file(self.view.number):
+            return False
         self.unsaved = 0
+        if isinstance(self._model, Updating) and len(self._model.receipts_) > self._limits.receipts:
+            self._anchor(self.view.number)
         if self._has_unused_levels():
             self._model = squaresvm.load(self.path)  # The file has no columns for them any more.
         self._publish(self.view.number)
         return True
+
+    def _replace_file(self, number: int) -> bool:
+        """Write the model, with all requests up to a number; return whether the file was still ours."""
+        try:
+            squaresvm.save(self._model, self._staging)
+            content, digest = self._staging.read_bytes(), checksum(self._staging)
+        finally:
+            self._staging.unlink(missing_ok=True)  # A full disk may have room for one file more, not for two.
+        assert digest is not None
+        self._journal.announce(self.name, digest, number)
+        with locked(self.path):
+            if self._seen != _signature(self.path):
+                self.look()
+                return False
+            with replacing(self.path) as file:
+                file.write(content)
+        self._seen = _signature(self.path)
+        self._journal.settle(self.name)
+        return True
+
+    def _anchor(self, number: int) -> None:
+        """Have one receipt stand for the chain, which is in the file and may be kept in the archive."""
+        chain = self._model._log
+        try:
+            self._model.anchor_receipts(self._archive and self._archive / f"{self.name}.receipts.jsonl")
+            self._replace_file(number)
+        except BaseException:
+            self._model._log = chain  # As in the file: numbers of receipts go on from there.
+            raise
 
     def save(self) -> bool:
         """Take a snapshot and return whether all is in the file; what is not stays in the journal.
