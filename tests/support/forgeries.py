@@ -1,6 +1,7 @@
 """Models with random histories of requests, and forgeries of their files that must all be found.
 
 A case is a file. What is forged gets a right checksum, and as far as a forger could have them, right hashes.
+Who has kept the receipts finds all of it; the file alone cannot tell what is in `NEEDS_RECEIPTS`.
 """
 
 from __future__ import annotations
@@ -10,26 +11,40 @@ import json
 import warnings
 
 import numpy as np
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import squaresvm
-from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, Receipt, RelaxedLSSVC, Window
+from squaresvm import (
+    LSSVC,
+    LSSVR,
+    RLSSVC,
+    LagrangianSVC,
+    OneVsOne,
+    ProximalSVC,
+    Receipt,
+    RelaxedLSSVC,
+    Window,
+)
 from squaresvm.files import ModelFileError
 from support.forged import arrays_of, opened, with_arrays
 
 _ESTIMATORS = (LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC)
 _KERNELS = ("rbf", "linear", "poly", "laplacian", "precomputed")
 KINDS = (
-    *("multiplier", "bias", "C", "row", "label", "not removed", "fewer", "more"),
-    *("dropped", "edited", "swapped", "added"),
+    *("multiplier", "bias", "C", "row", "label", "weight", "ids", "not removed", "fewer", "more"),
+    *("dropped", "edited", "rehashed", "swapped", "added", "anchored"),
 )
+#: The last receipt with another time or residual and a right hash, and an anchor in place of a whole chain.
+NEEDS_RECEIPTS = ("rehashed", "anchored")
 
 
 class Case:
     """A saved model after a random history, and the receipts that somebody has kept of it."""
 
-    def __init__(self, path, model, requests, before):
+    def __init__(self, path, model, requests, before, exported):
         self.path, self.model, self.requests, self.before = path, model, requests, before
-        self.known = model.receipts_
+        self.known = [*exported, *_last(model).receipts_]
         self.data = path.read_bytes()
 
     def describe(self):
@@ -37,13 +52,14 @@ class Case:
         inner = getattr(self.model, "estimator_", self.model)
         return f"{inner!r}, {self.requests}"
 
-    def verdict(self, model=None):
-        """Return the verdict on the file, or on another model."""
+    def verdict(self, model=None, is_alone=False):
+        """Return the verdict on the file, or on another model; `is_alone`: by nothing but the file."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return squaresvm.verify(self.path if model is None else model, receipts=self.known)
+            known = None if is_alone else self.known
+            return squaresvm.verify(self.path if model is None else model, receipts=known)
 
-    def forged(self, kind, rng):
+    def forged(self, kind, rng, is_alone=False):
         """Return the faults that are found after a forgery; a refusal to load it is one."""
         header, body = opened(self.before if kind == "not removed" else self.data)
         arrays = {name: np.array(array) for name, array in arrays_of(header, body).items()}
@@ -53,7 +69,7 @@ class Case:
         other = self.path.with_suffix(".forged")
         other.write_bytes(with_arrays(header, arrays))
         try:
-            return self.verdict(other).faults
+            return self.verdict(other, is_alone).faults
         except ModelFileError as error:
             return (str(error),)
 
@@ -71,7 +87,13 @@ def _forge(kind, rng, header, arrays):
     elif kind == "bias":
         arrays["bias"][0] += 1e-9
     elif kind == "C":
-        header["settings"]["C"] *= 1.0 + 1e-9
+        own = header if "settings" in header else header["pairs"][int(rng.integers(len(header["pairs"])))]
+        own["settings"]["C"] *= 1.0 + 1e-9
+    elif kind == "weight":
+        arrays["given" if "given" in arrays else "weights"][row] += 1e-9
+    elif kind == "ids":
+        names = arrays["ids"] if header["ids"] is None else header["ids"]
+        names[row], names[row - 1] = names[row - 1], names[row]
     elif kind == "row" and "rows" in arrays and arrays["rows"].shape[1]:
         arrays["rows"][row, 0] += 1e-9
     elif kind in ("row", "label"):
@@ -85,11 +107,11 @@ def _forge(kind, rng, header, arrays):
         receipts[-1]["remaining"] += 1
     elif kind == "dropped":
         del receipts[place]
-    elif kind == "edited":
+    elif kind in ("edited", "rehashed"):
         name = str(rng.choice(["residual", "time", "seconds", "checked", "id_hashes", "digest", "previous"]))
         change = {"residual": 0.25, "time": "2020-01-01T00:00:00+00:00", "seconds": 9.0, "checked": 1}
         receipts[place][name] = change.get(name, ["0" * 64] if name == "id_hashes" else "0" * 64)
-        if rng.random() < 0.5:
+        if kind == "rehashed":
             receipts[place]["hash"] = Receipt.from_json(receipts[place]).hashed()
     elif kind == "swapped":
         other = (place + 1) % len(receipts)
@@ -98,10 +120,25 @@ def _forge(kind, rng, header, arrays):
         receipts[place], receipts[other] = receipts[other], receipts[place]
     elif kind == "added":
         more = copy.deepcopy(receipts[place])
-        more |= {"number": len(receipts), "previous": receipts[-1]["hash"], "kind": "forget", "rows": 1}
+        more.pop("before", None)
+        more |= {
+            "number": receipts[-1]["number"] + 1,
+            "previous": receipts[-1]["hash"],
+            "kind": "forget",
+            "rows": 1,
+        }
         more |= {"rows_before": receipts[-1]["remaining"], "remaining": receipts[-1]["remaining"] - 1}
         more["hash"] = Receipt.from_json(json.loads(json.dumps(more))).hashed()
         receipts.append(more)
+    elif kind == "anchored":  # What an honest anchor would say, of a last receipt that is not the true one.
+        true = [Receipt.from_json(each) for each in receipts]
+        last = true[-1].but(seconds=9.0).sealed(true[-1].previous)
+        receipts[:] = [last.anchor([*true[:-1], last], last.time).to_json()]
+
+
+def _last(model):
+    """Return the model at the end of a pipeline."""
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
 
 
 def honest(seed, folder):
@@ -127,46 +164,66 @@ def honest(seed, folder):
         warnings.simplefilter("ignore")
         start = K[np.ix_(held, held)] if K is not None else X[:m]
         model = cls(**options)
+        if rng.random() < 0.15 and K is None and cls is not LSSVR:
+            model = OneVsOne(model)
         if rng.random() < 0.1 and K is None:
             model = Window(model, size=4 * m)
-        model.fit(start, y[:m], weights[:m], ids=ids[:m] if named else None)
+        if rng.random() < 0.1 and K is None:
+            model = make_pipeline(StandardScaler(), model).fit(
+                start, y[:m], **_named(model, weights[:m], ids[:m])
+            )
+            named = True
+        else:
+            model.fit(start, y[:m], weights[:m], ids=ids[:m] if named else None)
+        exported = []
         for _ in range(int(rng.integers(0, 6))):
-            action = str(rng.choice(["learn", "forget", "forget", "refit", "file", "ask"]))
+            action = str(rng.choice(["learn", "forget", "forget", "refit", "file", "ask", "anchor"]))
             try:
-                model = _step(action, rng, model, (X, K, y, weights, ids), held, named, path)
+                model = _step(action, rng, model, (X, K, y, weights, ids), held, named, path, exported)
             except ValueError as error:  # Too few rows would be left.
                 action += f" refused: {error}"
             requests.append(action)
         squaresvm.save(model, path, overwrite=True)
         before = path.read_bytes()
-        _step("forget", rng, model, (X, K, y, weights, ids), held, named, path)
+        _step("forget", rng, model, (X, K, y, weights, ids), held, named, path, exported)
         squaresvm.save(model, path, overwrite=True)
-    return Case(path, model, requests, before)
+    return Case(path, model, requests, before, exported)
 
 
-def _step(action, rng, model, data, held, named, path):
+def _named(model, weights, ids):
+    """Return what a pipeline hands on to its last step."""
+    name = type(model).__name__.lower()
+    return {f"{name}__sample_weight": weights, f"{name}__ids": ids}
+
+
+def _step(action, rng, model, data, held, named, path, exported):
     X, K, y, weights, ids = data
+    inner = _last(model)
     if action == "learn" and max(held) + 1 < len(y):
         new = [max(held) + 1] if not named or rng.random() < 0.5 else list(range(max(held) + 1, len(y)))[:3]
-        if held != sorted(held) or (not named and model.ids_.size and max(held) + 1 != _arrivals(model)):
+        if held != sorted(held) or (not named and inner.ids_.size and max(held) + 1 != _arrivals(inner)):
             return model
         rows = K[np.ix_(new, held + new)] if K is not None else X[new]
-        model.learn(rows, y[new], weights[new], ids=ids[new] if named else None)
+        names = ids[new] if named else None
+        squaresvm.learn(model, rows, y[new], sample_weight=weights[new], ids=names)
         held += new
     elif action == "forget" and len(held) > 4:
         gone = [int(i) for i in rng.choice(held, int(rng.integers(1, 3)), replace=False)]
-        model.forget([ids[i].item() for i in gone], verify=bool(rng.random() < 0.3))
+        squaresvm.forget(model, [ids[i].item() for i in gone], verify=bool(rng.random() < 0.3))
         for i in gone:
             held.remove(i)
     elif action == "refit":
-        model.refit()
+        inner.refit()
     elif action == "file":
         squaresvm.save(model, path, overwrite=True)
         model = squaresvm.load(path)
     elif action == "ask":
-        assert model.receipts_
+        assert inner.receipts_
+    elif action == "anchor":
+        exported += getattr(inner, "estimator_", inner).anchor_receipts()
     return model
 
 
 def _arrivals(model):
-    return getattr(model, "estimator_", model)._state.rows.ids.arrivals
+    inner = getattr(model, "estimator_", model)
+    return (inner._votes if hasattr(inner, "_votes") else inner._state).rows.ids.arrivals
