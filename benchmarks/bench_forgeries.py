@@ -3,9 +3,9 @@
     python benchmarks/bench_forgeries.py forged --first 0 --count 680     # 15 forgeries of each
     python benchmarks/bench_forgeries.py honest --first 0 --count 10000
 
-A case is a random estimator, by itself, for pairs of classes, in a window or in a pipeline, with a random kernel, C,
-weights and classes, after random requests, anchors and round trips through a file. Thresholds: every forgery is
-found by who has kept the receipts, and by nothing but the file all that are not in `NEEDS_RECEIPTS`; no honest
+A case is a random estimator, by itself, for pairs of classes, in a window or in a pipeline, with a random
+kernel, C, weights and classes, after random requests, anchors and round trips through a file. Thresholds: who
+has kept the receipts finds every forgery, the file alone all that are not in `NEEDS_RECEIPTS`, and no honest
 history raises an alarm. Exit code 1 otherwise.
 """
 

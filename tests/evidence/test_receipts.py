@@ -11,6 +11,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import squaresvm
 from squaresvm import LSSVC, LSSVR, RLSSVC, OneVsOne, Receipt, Window, check_absence, check_chain
@@ -311,6 +313,28 @@ def test_refit_is_due_when_numbers_have_moved():
     assert model.refit().refit_due() == ()
     with pytest.raises(ValueError, match="share"):
         model.refit_due(share=0.0)
+
+
+@pytest.mark.parametrize("model", [LSSVC(), OneVsOne(LSSVC())])
+def test_refit_is_due_when_columns_of_a_pipeline_have_moved(model):
+    X, y = rows(60)
+    X[50:, 1] += 30.0
+    X[:, 2] = 5.0  # No deviation: it never moves.
+    pipeline = make_pipeline(StandardScaler(), model).fit(X, y)
+    squaresvm.forget(pipeline, [3])
+    last = pipeline.steps[-1][1]
+    moved = last.receipts_[-1].moved["columns"]
+    assert set(moved) == {"x0", "x1", "x2"}
+    assert max(abs(v) for pair in moved.values() for v in pair) < 0.1
+    receipt = squaresvm.forget(pipeline, range(50, 60), verify=True)
+    assert "StandardScaler" in receipt.kept[0]
+    scaler, rest = pipeline.steps[0][1], np.delete(X, [3, *range(50, 60)], axis=0)
+    expected = (rest.mean(axis=0) - scaler.mean_) / scaler.scale_, rest.std(axis=0) / scaler.scale_
+    for column in (0, 1):
+        found = receipt.moved["columns"][f"x{column}"]
+        assert found == pytest.approx([expected[0][column], expected[1][column] - 1.0], abs=0.006)
+    assert receipt.moved["columns"]["x2"] == [0.0, 0.0]
+    assert "x1" in last.refit_due()
 
 
 def test_a_copy_goes_its_own_way():

@@ -230,6 +230,10 @@ def moved_since_fit(model: SquareSVM) -> tuple[dict[str, Any], dict[str, Any]]:
     preparation = getattr(model._record, "preparation", None)
     if preparation is not None and preparation.n_columns == rows.n_columns:
         resolved["columns"], moved["columns"] = preparation.moved(rows.X)
+    if model._front is not None:
+        count, columns = model._front.moved(rows.X)
+        if count:
+            resolved["columns"], moved["columns"] = count, columns
     return resolved, moved
 
 

@@ -136,6 +136,20 @@ class Front:
         for name, step in self.steps:
             yield from _leaves(name, step)
 
+    def moved(self, X: Any) -> tuple[int, dict[str, list[float]]]:
+        """Return how many columns a StandardScaler before the model scales, and how far each would move now.
+
+        By rows X as they reach the model, mean and deviation, in deviations of its fit and in whole per cent.
+        """
+        step: Any = self.steps[-1][1] if self.steps else None
+        if type(step).__name__ != "StandardScaler" or step.scale_ is None or not isinstance(X, np.ndarray):
+            return 0, {}
+        means = X.mean(axis=0) - (0.0 if step.with_mean else step.mean_ / step.scale_)
+        deviations = X.std(axis=0) - np.sqrt(step.var_) / step.scale_
+        names = self.output_names() or [str(column) for column in range(X.shape[1])]
+        pairs = np.round(np.column_stack([means, deviations]).astype(np.float64), 2).tolist()
+        return len(names), dict(zip(names, pairs, strict=True))
+
     def kept_of_rows(self) -> list[str]:
         """Return, in words, what each step keeps of rows of its fit, also of those that left the model."""
         found = []

@@ -218,6 +218,8 @@ class OneVsOne(Voting, Requests):
         if _scales(self.estimator):
             resolved["gamma"] = votes.template.gamma
             moved["gamma"] = round(scale_gamma(rows.X, rows.weights) / votes.template.gamma - 1.0, 2)
+        if self._front is not None:
+            resolved["columns"], moved["columns"] = self._front.moved(rows.X)
         for model in votes.pairs.values():
             for name, share in moved_since_fit(model)[1].items():
                 resolved[name] = len(votes.pairs)
