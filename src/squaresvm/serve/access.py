@@ -22,16 +22,7 @@ ROLES = ("predict", "learn", "forget", "inspect")
 
 @dataclass(frozen=True)
 class Token:
-    """One token.
-
-    Parameters
-    ----------
-    name : str
-        For people.
-    sha256 : str
-        Hash of the token, in hexadecimal digits. Tokens are long and random, so that a plain hash is enough.
-    roles : frozenset of str
-    """
+    """One token, whose name is for people. Tokens are long and random, so that a plain hash is enough."""
 
     name: str
     sha256: str
@@ -39,12 +30,7 @@ class Token:
 
 
 class Access:
-    """Decides who may do what.
-
-    Parameters
-    ----------
-    tokens : iterable of Token, optional
-        None: everybody who can reach the server may do everything.
+    """Decides who may do what; without tokens everybody who can reach the server may do everything.
 
     Examples
     --------
@@ -93,16 +79,7 @@ class Access:
 
 
 def add_token(path: Path, name: str, roles: Iterable[str]) -> str:
-    """Make a token, add its hash to a file, and return it: it is stored nowhere.
-
-    Parameters
-    ----------
-    path : Path
-        Made where it is missing.
-    name : str
-        Replaces a token of the same name.
-    roles : iterable of str
-    """
+    """Make a token, add its hash to a file, and return it: it is stored nowhere; one of its name goes."""
     wanted = sorted(set(roles))
     unknown = [role for role in wanted if role not in ROLES]
     if unknown or not wanted:

@@ -32,14 +32,7 @@ _LARGE_BODY = 2**16
 
 
 class Api:
-    """The routes for programs. What a route says of itself here is its documentation for them.
-
-    Parameters
-    ----------
-    folder : Folder
-    limits : Limits
-    metrics : Metrics
-    """
+    """The routes for programs. What a route says of itself here is its documentation for them."""
 
     def __init__(self, folder: Folder, limits: Limits, metrics: Metrics) -> None:
         self._folder, self._limits, self._metrics = folder, limits, metrics

@@ -58,37 +58,21 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A route.
-
-    Parameters
-    ----------
-    method, path : str
-        The path with names in braces.
-    answer : callable
-        Takes a request, returns a response. What it says of itself is the documentation of the route.
-    roles : sequence of str
-        One of which a token needs; none: open to everybody.
-    body : str, optional
-        Name of the schema of the body.
-    headers : sequence of str
-        Names of headers that it heeds.
-    """
+    """A route. The docstring of what answers it is its documentation for programs."""
 
     method: str
     path: str
     answer: Callable[[Request], Awaitable[Response]]
+    #: One of which a token needs; none: open to everybody.
     roles: Sequence[str] = ()
+    #: Name of the schema of the body.
     body: str | None = None
+    #: Names of headers that it heeds.
     headers: Sequence[str] = ()
 
 
 class Metrics:
-    """Counters of one server.
-
-    Parameters
-    ----------
-    folder : Folder
-    """
+    """Counters of one server."""
 
     def __init__(self, folder: Folder) -> None:
         self._registry = CollectorRegistry()
@@ -158,14 +142,8 @@ class _OfModels(Collector):
 class Gate:
     """Lets requests through to the routes, and turns what goes wrong into answers.
 
-    Parameters
-    ----------
-    access : Access
-    limits : Limits
-    metrics : Metrics
-    hosts : frozenset of str or None
-        Names under which the server may be asked for; None: any. Without tokens a page elsewhere could else
-        have its own name point to this machine and ask in its reader's stead.
+    `hosts` are the names under which the server may be asked for; None: any. Without tokens a page elsewhere
+    could else have its own name point to this machine and ask in its reader's stead.
     """
 
     def __init__(

@@ -25,16 +25,8 @@ _LOOK_SECONDS = 1.0
 class Folder:
     """All models of a folder and their journal.
 
-    Parameters
-    ----------
-    path : Path
-    limits : Limits
-    save_seconds : float, default=10.0
-        An acknowledged request is in the model file after so many seconds, and out of the journal.
-    save_requests : int, default=256
-        Or after so many requests.
-    archive : Path, optional
-        Folder for receipts that an anchor stands for.
+    An acknowledged request is in the model file, and out of the journal, after `save_seconds` or so many
+    requests. `archive` is a folder for receipts that an anchor stands for.
 
     Examples
     --------

@@ -101,33 +101,19 @@ def _datatype(dtype: np.dtype[Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class InferRequest:
-    """What is asked for.
-
-    Parameters
-    ----------
-    X : ndarray of shape (rows, columns)
-    outputs : dict
-        Names of outputs, and whether each is wanted as binary data.
-    id : str or None
-        The caller's name for the request, which is given back.
-    """
+    """What is asked for."""
 
     X: FloatArray
+    #: Names of outputs, and whether each is wanted as binary data.
     outputs: dict[str, bool]
+    #: The caller's name for the request, which is given back.
     id: str | None
 
 
 def parse_infer(body: bytes, header_length: str | None, view: View, limits: Limits) -> InferRequest:
     """Return what a body asks for; a RequestError where it is no inference request for this model.
 
-    Parameters
-    ----------
-    body : bytes
-        JSON, followed by binary tensors where `header_length` says so.
-    header_length : str or None
-        The header ``Inference-Header-Content-Length``.
-    view : View
-    limits : Limits
+    It is JSON, followed by binary tensors where the header ``Inference-Header-Content-Length`` says so.
     """
     binary = b""
     if header_length is not None:

@@ -49,55 +49,29 @@ class JournalError(OSError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One request that was acknowledged.
-
-    Parameters
-    ----------
-    number : int
-        Counts the requests of all models.
-    kind : {'learn', 'forget'}
-    time : str
-        When it was applied, UTC.
-    payload : dict or None
-        What it asked for; None once that has been erased.
-    receipt : dict
-        What it was answered with.
-    erased : str or None
-        When the journal forgot the payload.
-    """
+    """One request, to learn or to forget, that was acknowledged. Numbers count those of all models."""
 
     number: int
     kind: str
     time: str
+    #: What it asked for; None once that has been erased.
     payload: dict[str, Any] | None
+    #: What it was answered with.
     receipt: dict[str, Any]
+    #: When the journal forgot the payload.
     erased: str | None
 
     @property
     def public(self) -> dict[str, Any]:
         """The receipt with its number, as it is shown."""
-        return {
-            "number": self.number,
-            "kind": self.kind,
-            "time": self.time,
-            **self.receipt,
-            "erased": self.erased,
-        }
+        head = {"number": self.number, "kind": self.kind, "time": self.time}
+        return {**head, **self.receipt, "erased": self.erased}
 
 
 class Journal:
     """The journal of a folder. One process at a time; its methods may be called from any thread.
 
-    Parameters
-    ----------
-    path : Path
-    keep : int, default=10_000
-        Receipts that are kept for each model; what is not yet in a model file is kept in any case.
-
-    Raises
-    ------
-    JournalError
-        If it cannot be opened, or another server has it open.
+    So many receipts are kept for each model, and in any case what is not yet in a model file.
 
     Examples
     --------
@@ -190,22 +164,8 @@ class Journal:
     ) -> Entry:
         """Put a request on disk; when this returns, it survives whatever happens to the process.
 
-        Parameters
-        ----------
-        model : str
-        kind : {'learn', 'forget'}
-        payload : dict
-            JSON: all that is needed to apply it again.
-        receipt : dict
-            JSON without rows and ids.
-        key : str, optional
-            The caller's name for the request; the same key is not applied twice.
-        body : bytes
-            The request as it came, to tell whether a key is used again for something else.
-
-        Returns
-        -------
-        Entry
+        The payload is all that is needed to apply it again, the receipt has neither rows nor ids; the body,
+        as it came, tells whether a key is used again for something else.
         """
         time = now()
         digest = None if key is None else self._hashed(body)

@@ -46,10 +46,6 @@ _FOUR_POINTS = ([[1.1, 1.0], [1.0, 1.0], [0.0, 0.0], [-0.1, 0.0]], [1, 1, -1, -1
 def sample(name: str) -> tuple[FloatArray, np.ndarray[Any, Any]]:
     """Return a data set in the square [-1, 1]^2 with labels -1 and 1.
 
-    Parameters
-    ----------
-    name : {'four points', 'two spirals', 'checkerboard', 'moons'}
-
     Examples
     --------
     >>> from squaresvm.serve.play import sample
@@ -262,12 +258,7 @@ def _grid() -> FloatArray:
 
 
 class Playground:
-    """The boards, and the route that plays on them.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+    """The boards, and the route that plays on them."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -43,16 +43,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class RequestError(Exception):
-    """A request that is answered with an error, in one line.
-
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    message : str
-    retry_after : int, optional
-        Seconds after which it is worth trying again.
-    """
+    """A request that is answered with an error, in one line; later it may be worth another try."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -142,11 +133,7 @@ def list_in(request: dict[str, Any], name: str, limits: Limits) -> list[Any]:
 def table_of(records: Sequence[Any], limits: Limits) -> Table | FloatArray:
     """Return records as a table, or lists of numbers as an array.
 
-    Parameters
-    ----------
-    records : list
-        Objects that all have the same names, with numbers, texts, flags or null; or lists of numbers.
-    limits : Limits
+    Records all have the same names, with numbers, texts, flags or null.
 
     Examples
     --------
@@ -214,16 +201,7 @@ def _cell(name: str, number: int, value: Any) -> str:
 
 
 def csv_request(body: bytes, label: str | None, id: str | None, limits: Limits) -> dict[str, Any]:
-    """Return a CSV body as the request that it stands for, in JSON.
-
-    Parameters
-    ----------
-    body : bytes
-        CSV with a line of names.
-    label, id : str or None
-        Columns of labels and ids, which are no part of the records; None: there are none.
-    limits : Limits
-    """
+    """Return a CSV body as the request that it stands for, in JSON; label and id are no part of records."""
     try:
         blocks = list(csv_blocks(_REQUEST, io.BytesIO(body)))
     except TableError as error:
@@ -260,16 +238,7 @@ def columns_of(model: Any) -> Preparation | None:
 
 
 def rows_for(found: Table | FloatArray, preparation: Preparation | None, width: int) -> FloatArray:
-    """Return rows of numbers, as wide as a model is.
-
-    Parameters
-    ----------
-    found : Table or ndarray
-    preparation : Preparation or None
-        Of the model, see `columns_of`.
-    width : int
-        Columns that the model has.
-    """
+    """Return rows of numbers, as wide as a model is, by its preparation: see `columns_of`."""
     if isinstance(found, Table):
         if preparation is None:
             raise RequestError(422, f"the columns of this model have no names: send lists of {width} numbers")

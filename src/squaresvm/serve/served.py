@@ -55,24 +55,14 @@ _LONGEST_KEY = 200
 
 
 class ServedModel:
-    """A model of the folder.
-
-    Parameters
-    ----------
-    name : str
-    path : Path
-        Its file.
-    journal : Journal
-    limits : Limits
-    archive : Path, optional
-        Folder for receipts that an anchor stands for.
-    """
+    """A model of the folder; `archive` is a folder for receipts that an anchor stands for."""
 
     def __init__(
         self, name: str, path: Path, journal: Journal, limits: Limits, archive: Path | None = None
     ) -> None:
         self.name, self.path, self._archive = name, path, archive
         self._journal, self._limits = journal, limits
+        self._staging = path.with_name(f".{path.name}.next")
         self._model: Any = None
         self._seen: tuple[int, ...] | None = None
         #: What predictions are made from; replaced whole.
@@ -177,15 +167,10 @@ class ServedModel:
             return
         self.open()
 
-    @property
-    def _staging(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.next")
-
     def snapshot(self) -> bool:
-        """Put all acknowledged requests into the model file, then out of the journal. Runs in the writer.
+        """Put all requests into the model file, then out of the journal; return whether there were any.
 
-        Returns whether there was anything to do. After an OSError (the disk is full, for one) file and
-        journal are as they were.
+        Runs in the writer. After an OSError, of a full disk, file and journal are as they were.
         """
         if not self.unsaved or self._model is None or self.view is None:
             return False

@@ -25,15 +25,7 @@ _BATCH_ROWS = 2048
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a model says of rows.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (rows,)
-        Labels, or values of a regression.
-    decision : ndarray of shape (rows,) or (rows, classes), or None
-        None for regression.
-    """
+    """What a model says of rows: labels and decision values, or the values of a regression."""
 
     labels: np.ndarray[Any, Any]
     decision: FloatArray | None
@@ -48,15 +40,6 @@ class Answer:
 class View:
     """A model that no request changes any more: whoever has it sees all of a request or nothing.
 
-    Parameters
-    ----------
-    estimator : estimator
-        A copy that shares the frozen state of the model.
-    preparation : Preparation or None
-        How records become rows.
-    number : int
-        Of the last request that is in it; 0 where that is none since the file was put there.
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -70,8 +53,11 @@ class View:
     ([0, 1, 2], [1, 2], 0)
     """
 
+    #: A copy that shares the frozen state of the model.
     estimator: Any
+    #: How records become rows.
     preparation: Preparation | None
+    #: Of the last request that is in it; 0 where that is none since the file was put there.
     number: int
 
     @classmethod
@@ -135,12 +121,7 @@ class View:
 class Batcher:
     """Answers predictions that wait together: one product for all rows in place of one for each request.
 
-    Belongs to one event loop.
-
-    Parameters
-    ----------
-    most : int
-        Requests that may wait.
+    Belongs to one event loop. So many requests may wait.
     """
 
     def __init__(self, most: int) -> None:
@@ -150,13 +131,7 @@ class Batcher:
         self._running: asyncio.Task[None] | None = None
 
     async def answer(self, view: View, X: FloatArray) -> Answer:
-        """Return what a model says of rows.
-
-        Raises
-        ------
-        RequestError
-            (503) if too many wait already.
-        """
+        """Return what a model says of rows; a RequestError (503) where too many wait already."""
         if len(self._waiting) >= self._most:
             raise RequestError(503, "too many predictions wait", 1)
         loop = asyncio.get_running_loop()
