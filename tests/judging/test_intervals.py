@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from squaresvm import LSSVR, LSSVRCV
-from squaresvm.judging.conformal import jackknife_plus
+from squaresvm.judging.calibration import jackknife_plus
 from squaresvm.streaming import ArraySource
 from support import oracle
 

@@ -21,10 +21,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from squaresvm.estimators.attributes import FittedAttributes
+from squaresvm.estimators.attributes import FittedAttributes, NamedParameters
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
-from squaresvm.estimators.proving import Proving
-from squaresvm.estimators.receipts import Evidence, begun, log_of, moved_since_fit
+from squaresvm.estimators.receipts import Evidence, Proving, begun, log_of, moved_since_fit
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.models.model import Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
@@ -54,7 +53,7 @@ __all__ = ["SquareSVM", "refuse_out"]
 T = TypeVar("T")
 
 
-class SquareSVM(FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
+class SquareSVM(NamedParameters, FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]

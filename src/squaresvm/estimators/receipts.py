@@ -1,29 +1,34 @@
-"""What estimators write into their logs, and what sealing asks of them."""
+"""What estimators write into their logs, what sealing asks of them, and what they show of it to others."""
 
 from __future__ import annotations
 
 import math
+import os
 import platform
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
-from squaresvm.evidence.absence import Tree
+from squaresvm.evidence.absence import AbsenceProof, Tree
 from squaresvm.evidence.hashes import Lanes, id_hash, joined_digest, lanes_of, model_digest, row_hashes
 from squaresvm.evidence.log import Facts, Log, now
-from squaresvm.evidence.receipt import Receipt
+from squaresvm.evidence.receipt import Receipt, append_receipts
 from squaresvm.models.model import Model, Update
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Rows
+from squaresvm.runtime.arguments import check_positive
 from squaresvm.typing import IntArray, Matrix
 
 if TYPE_CHECKING:
     from squaresvm.estimators.base import SquareSVM
 
-__all__ = ["Evidence", "begun", "hashes_of", "log_of", "moved_since_fit", "written"]
+__all__ = ["Evidence", "Proving", "begun", "hashes_of", "log_of", "moved_since_fit", "written"]
 
 _VERSIONS = {
     "squaresvm": __version__,
@@ -246,3 +251,165 @@ def _share(shares: list[float]) -> float | None:
     """Return the largest share in whole per cent; None where there is no number for it."""
     largest = max(shares, key=abs, default=0.0)
     return round(float(largest), 2) if np.isfinite(largest) else None
+
+
+class Proving:
+    """Evidence of requests, for whatever holds a model; see :mod:`squaresvm.evidence`."""
+
+    #: The receipts of the model; None where it came from elsewhere without any.
+    _log: Log | None = None
+    #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
+    _record: Any = None
+    #: The steps before the model in a pipeline, of which receipts say what they keep of rows:
+    #: a :class:`squaresvm.files.pipelines.Front`.
+    _front: Any = None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether there is a model."""
+        raise NotImplementedError
+
+    def _evidence(self) -> Evidence:
+        """Return the model as receipts see it."""
+        raise NotImplementedError
+
+    def _kept_of_rows(self) -> list[str]:
+        """Return, in words, what the model has of rows that may have left, beside the numbers of its fit."""
+        preparation = getattr(self._record, "preparation", None)
+        return [
+            line for part in (preparation, self._front) if part is not None for line in part.kept_of_rows()
+        ]
+
+    def _sealed_log(self) -> Log:
+        """Return the log, sealed; the lock is held."""
+        evidence = self._evidence()
+        log = log_of(self._log, evidence.count)
+        self._log = log = log.sealed(lambda: evidence.facts(log.key))
+        return log
+
+    @property
+    def receipts_(self) -> tuple[Receipt, ...]:
+        """The receipts of all requests since `fit` or an anchor, sealed: see :class:`squaresvm.Receipt`."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} has no 'receipts_' yet: call 'fit' first")
+        with REQUESTS:
+            return self._sealed_log().receipts()
+
+    def anchor_receipts(self, path: str | os.PathLike[str] | None = None) -> tuple[Receipt, ...]:
+        """Put one receipt in place of all, which commits to them by hash, so that their number levels off.
+
+        Whoever has the receipts that it stands for can still hold them against it, and against the model:
+        with them in front, the chain is whole. Receipts that are not kept by anybody are gone.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            A file that they are added to before they go, one JSON object a line.
+
+        Returns
+        -------
+        tuple of Receipt
+            Those that were replaced; empty where there was nothing but an anchor.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from squaresvm import LSSVC, check_chain
+        >>> model = LSSVC().fit(*load_iris(return_X_y=True))
+        >>> _ = model.forget([3]), model.forget([17])
+        >>> earlier = model.anchor_receipts()
+        >>> [(each.number, each.kind, each.before["receipts"]) for each in model.receipts_]
+        [(3, 'anchor', 3)]
+        >>> check_chain(model.receipts_), check_chain([*earlier, *model.receipts_])
+        ([], [])
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            log = self._sealed_log()
+            anchored = log.anchored()
+            if anchored is log:
+                return ()
+            if path is not None:
+                append_receipts(path, log.receipts())
+            self._log = anchored
+            return log.receipts()
+
+    def sign_receipts(self, path: str | os.PathLike[str]) -> Self:
+        """Sign all receipts that are not signed yet, with Ed25519; needs the extra ``sign``.
+
+        Parameters
+        ----------
+        path : path-like
+            File with a private key, which :func:`squaresvm.evidence.signatures.new_key` makes.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            self._log = self._sealed_log().signed(path)
+        return self
+
+    def prove_absence(self, name: Hashable) -> AbsenceProof:
+        """Return a short proof that no row with an id is held, under the commitment of the last receipt.
+
+        Parameters
+        ----------
+        name : hashable
+            The id.
+
+        Returns
+        -------
+        AbsenceProof
+            For :func:`squaresvm.check_absence`.
+
+        Raises
+        ------
+        ValueError
+            If the id is held, or the model keeps no rows.
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            evidence = self._evidence()
+            if evidence.rows is None:
+                raise ValueError("absence is proved of the rows that a model holds, and this one keeps none")
+            key = self._sealed_log().key
+            tree = evidence.tree(key)
+        try:
+            return tree.prove_absence(id_hash(key, name))
+        except ValueError:
+            raise ValueError(f"a row with id {name!r} is held") from None
+
+    def refit_due(self, share: float = 0.1) -> tuple[str, ...]:
+        """Return which numbers that were taken from all rows would move by more than a share.
+
+        They are 'gamma' (``gamma='scale'``), 'class_weight' (``'balanced'``), and columns that the command
+        line has scaled, by their mean and deviation in deviations. Forgetting is exact given these numbers;
+        where one has moved far, rows that are gone still have a say through it, and `refit` ends that.
+
+        Parameters
+        ----------
+        share : float, default=0.1
+
+        Returns
+        -------
+        tuple of str
+            Empty, and so false, where none has moved so far.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from squaresvm import LSSVC
+        >>> X, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+        >>> model = LSSVC().fit(X, y)
+        >>> _ = model.forget([6, 7, 8, 9])
+        >>> model.refit_due(), model.refit().refit_due()
+        (('gamma',), ())
+        """
+        check_is_fitted(self)
+        check_positive("share", share)
+        with REQUESTS:
+            _, moved = self._evidence().moved()
+        columns = moved.pop("columns", {})
+        found = {**moved, **{name: max(map(abs, values)) for name, values in columns.items()}}
+        return tuple(name for name, value in found.items() if value is None or abs(value) > share)

@@ -1,10 +1,22 @@
-"""Regressors."""
+"""Regressors; and the squared loss seen as a Gaussian process.
+
+With k as the covariance of f, 1/C_i as the variance of the noise of row i and a flat prior of the bias, f
+given the rows is normal with the fitted f as its mean and
+
+    var f(x) = k(x, x) - (k_x, 1)' inv(M) (k_x, 1),    M = [H, 1; 1', 0]                                  (1)
+
+and the logarithm of the evidence, that of m - 1 contrasts between the rows, is
+
+    -1/2 y'beta - 1/2 log |H| - 1/2 log 1'inv(H)1 - (m - 1)/2 log 2 pi                                    (2)
+
+Without a bias the border is absent, and these are the formulas of Gaussian process regression.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,25 +25,31 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
+from squaresvm.estimators.attributes import Parameters
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.conformal import PredictingIntervals
-from squaresvm.estimators.gaussian import Gaussian
-from squaresvm.estimators.requests import Reweighting
+from squaresvm.estimators.left_out import PredictingIntervals, probes_of
+from squaresvm.estimators.requests import Reweighting, Updating
+from squaresvm.factors import CholeskyFactor, MomentsFactor
+from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.judging.robust import Robust
-from squaresvm.kernels import KernelFunction
+from squaresvm.judging.scores import log_evidence
+from squaresvm.kernels import Kernel
 from squaresvm.models.model import Decider, Model
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
+from squaresvm.models.streamed import StreamedState
 from squaresvm.problem import Bias, Loss
+from squaresvm.problem.products import is_large
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_flag
-from squaresvm.solvers.base import Solver
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["LSSVR"]
 
 
-class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
+class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
     r"""Least squares support vector regression: kernel ridge regression with a free bias.
 
     .. math::
@@ -98,35 +116,8 @@ class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
 
     _loss: ClassVar[Loss] = Loss.SQUARED
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        kernel: str | KernelFunction = "rbf",
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        fit_intercept: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        solver: str | Solver = "auto",
-        robust: int | Robust = 0,
-    ) -> None:
-        super().__init__(
-            C=C,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            tol=tol,
-            max_iter=max_iter,
-            fit_intercept=fit_intercept,
-            random_state=random_state,
-            verbose=verbose,
-            solver=solver,
-        )
+    def __init__(self, *, robust: int | Robust = 0, **others: Unpack[Parameters]) -> None:
+        super().__init__(**others)
         self.robust = robust
 
     def _bias(self) -> Bias:
@@ -318,6 +309,44 @@ class LSSVR(RegressorMixin, Reweighting, Gaussian, PredictingIntervals):
         """
         return self._determination(*self._cross_inside(cv, groups))
 
+    def log_marginal_likelihood(self) -> float:
+        """Return the logarithm of the evidence for C and the kernel: equation (2), summed over targets.
+
+        Equal to that of ``GaussianProcessRegressor(kernel, alpha=1/C)`` for ``fit_intercept=False``; with an
+        intercept, which has a flat prior, that of the contrasts between rows (the restricted likelihood).
+        Values are taken in the units of the kernel: standardise y, or scale the kernel.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from squaresvm import LSSVR
+        >>> X = np.linspace(0, 6, 40)[:, None]
+        >>> y = np.sin(X).ravel()
+        >>> smooth, rough = LSSVR(C=100.0, gamma=0.5).fit(X, y), LSSVR(C=100.0, gamma=50.0).fit(X, y)
+        >>> smooth.log_marginal_likelihood() > rough.log_marginal_likelihood()
+        True
+        """
+        with REQUESTS:
+            state = self._holding("log_marginal_likelihood")
+            return float(log_evidence(*state.judged).sum())
+
+    def _deviations(self, X: Any) -> FloatArray:
+        """Return the standard deviation of f at each row, of shape (rows,)."""
+        with REQUESTS:
+            state = self._current()
+            rows = self._checked_queries(X)
+            if isinstance(state, StreamedState):
+                if state.sums is None:
+                    state.rows_for("return_std")
+                assert state.sums is not None
+                return np.sqrt(MomentsFactor(state.sums, state.settings.bias).leverage(rows))
+            assert isinstance(state, State)
+            return np.sqrt(np.maximum(_variances(state, rows), 0.0))
+
     @staticmethod
     def _determination(state: State, values: FloatArray) -> float:
         held = state.held
@@ -343,3 +372,28 @@ def _check_several(y: Any) -> None:
 def _shaped(state: Model, values: FloatArray) -> FloatArray:
     """Return values in the shape that y had."""
     return values[:, 0] if state.is_flat else values
+
+
+def _variances(state: State, X: Matrix) -> FloatArray:
+    """Return (1) at each row."""
+    problem, solution = state.judged
+    Z = problem.operator.features
+    if Z is not None and is_large(Z):
+        g, bias = InverseByProducts(Z, problem.costs, problem.bias).reach(X)
+        near = np.asarray((Z @ X.T).toarray(), dtype=np.float64)
+        return Kernel("linear").diagonal(X) - np.einsum("ij,ij->j", near, g) - bias
+    if Z is not None:
+        return MomentsFactor.current(solution.factor, problem).leverage(X)
+    kernel = state.settings.kernel
+    if kernel is None:
+        raise ValueError(
+            "return_std needs k(x, x) of the rows, which a precomputed kernel matrix does not hold: give the "
+            "kernel as a callable"
+        )
+    factor = CholeskyFactor.current(solution.factor, problem)
+    found = np.asarray(kernel.diagonal(X), dtype=np.float64).copy()
+    for part in row_blocks(X.shape[0], state.held.size):
+        near = np.asarray(probes_of(state, X[part]), dtype=np.float64).T
+        g, bias = factor.bordered(near, np.ones(near.shape[1]))
+        found[part] -= np.einsum("ij,ij->j", near, g) + bias
+    return found

@@ -10,12 +10,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
 
 from squaresvm.estimators.base import SquareSVM
 from squaresvm.estimators.left_out import LeavingOut
-from squaresvm.estimators.proving import Proving
-from squaresvm.estimators.receipts import begun, hashes_of, log_of, written
+from squaresvm.estimators.receipts import Proving, begun, hashes_of, log_of, written
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
 from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
@@ -31,7 +31,45 @@ from squaresvm.runtime.arguments import check_flag, check_integer
 from squaresvm.streaming import Source, is_source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Proposal", "Requests", "Reweighting", "Updating"]
+__all__ = ["Proposal", "Requests", "Reweighting", "Updating", "WaitingRows"]
+
+
+@dataclass(frozen=True, eq=False)
+class WaitingRows:
+    """Rows, labels, weights, ids and names of columns, as they came."""
+
+    X: Matrix
+    y: np.ndarray[Any, Any]
+    weights: FloatArray
+    ids: list[Hashable] | None
+    names: tuple[Any, ...] | None
+
+    @classmethod
+    def of(cls, estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, ids: Any) -> WaitingRows:
+        """Return rows after a check."""
+        names = tuple(X.columns) if hasattr(X, "columns") else None
+        ids = ids_from(ids, X)
+        X, y = check_X_y(X, y, accept_sparse="csr", dtype=(np.float64, np.float32), estimator=estimator)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        named = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, str) else None
+        return cls(X, y, weights, named, names)
+
+    def joined(self, other: WaitingRows) -> WaitingRows:
+        """Return these rows and others behind them."""
+        if (self.ids is None) != (other.ids is None):
+            raise ValueError("rows that wait have ids of their own, or none: the next must be like them")
+        if self.names != other.names or self.X.shape[1] != other.X.shape[1]:
+            raise ValueError("rows that wait have other columns than the next")
+        pair = [self.X, other.X]
+        mixed = any(sp.issparse(X) for X in pair)
+        ids = None if self.ids is None or other.ids is None else self.ids + other.ids
+        return WaitingRows(
+            sp.vstack(pair, format="csr") if mixed else np.concatenate(pair),
+            np.concatenate([self.y, other.y]),
+            np.concatenate([self.weights, other.weights]),
+            ids,
+            self.names,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.streamed import StreamedState
 from squaresvm.rows import Ids, Rows
 from squaresvm.search.estimators import LooSearch
-from squaresvm.search.results import SearchResults
+from squaresvm.search.grid import SearchResults
 from squaresvm.typing import IntArray, Matrix
 
 __all__ = [

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import manhattan_distances
 
 from squaresvm.factors import Moments
-from squaresvm.judging.evidence import evidence_of
+from squaresvm.judging.scores import evidence_of
 from squaresvm.kernels import Kernel, _for_distances, _integer_power, inner_products, squared_norms
 from squaresvm.linalg.blas import product
 from squaresvm.linalg.lapack import solve_definite, tridiagonalise_in_place

@@ -23,9 +23,8 @@ from squaresvm.linalg.lapack import (
     invert_cholesky_in_place,
     solve_triangular_in_place,
 )
-from squaresvm.search.grid import Search
+from squaresvm.search.grid import Cell, Search, SearchResults
 from squaresvm.search.paths import LinearPath, Path
-from squaresvm.search.results import Cell, SearchResults
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = [
