@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from squaresvm.operators.base import Operator
 from squaresvm.operators.computed import LinearOperator, OnDemandOperator, RowCache
+from squaresvm.operators.distributed import DistributedOperator
 from squaresvm.operators.precomputed import PrecomputedOperator
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
@@ -11,6 +12,7 @@ from squaresvm.operators.stored import DenseOperator, ProximalOperator, StoredOp
 
 __all__ = [
     "DenseOperator",
+    "DistributedOperator",
     "KernelStore",
     "LinearOperator",
     "OnDemandOperator",

@@ -124,6 +124,19 @@ class DaskSource:
         finally:
             run.close()
 
+    def on_workers(self) -> DaskRows | None:
+        """Return the features of the blocks as the workers of a cluster hold them; None without a cluster.
+
+        They are held until what is returned is dropped, and made again where a worker dies.
+        """
+        client = _client()
+        if client is None:
+            return None
+        if self._parts.rows is None:
+            self._count_rows(client)
+        assert self._parts.rows is not None
+        return DaskRows(client, client.compute(self._nodes(_features)), self._parts.rows)
+
     def _nodes(self, task: Callable[[Block], T]) -> list[Any]:
         """Return one lazy result a block."""
         delayed = _dask().delayed
@@ -141,6 +154,50 @@ class DaskSource:
         lengths = [dask.delayed(len, pure=False)(block[0]) for block in self._parts.blocks]
         counted = client.gather(client.compute(lengths)) if client else dask.compute(*lengths)
         self._parts.rows = [int(count) for count in counted]
+
+
+class DaskRows:
+    """Blocks of rows that workers hold.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    blocks : list of futures
+        Of what `_run` returns.
+    sizes : list of int
+        Rows of each.
+    """
+
+    def __init__(self, client: Any, blocks: list[Any], sizes: list[int]) -> None:
+        self._client = client
+        self._blocks = [block for block, size in zip(blocks, sizes, strict=True) if size]
+        self.sizes = [size for size in sizes if size]
+
+    def meet(
+        self, task: Callable[[int, dict[int, Any]], T], others: Sequence[Sequence[int]]
+    ) -> Iterator[T]:
+        """Yield ``task(i, blocks)`` for every block i, given those that it meets, in order."""
+        submit = partial(self._client.submit, pure=False)
+        work = submit(_Carried, task)  # Travels once, and is made again where its worker dies.
+        futures = [
+            submit(_meet, work, i, list(met), [self._blocks[j] for j in met]) for i, met in enumerate(others)
+        ]
+        return cast(Iterator[T], _gathered(self._client, futures))
+
+
+@dataclass(frozen=True, eq=False)
+class _Carried(Generic[T]):
+    """A task as a result that others name; a function itself would be taken for one to call."""
+
+    task: Callable[[int, dict[int, Any]], T]
+
+
+def _meet(work: _Carried[T], number: int, met: list[int], blocks: list[tuple[int, Any]]) -> T:
+    return work.task(number, {other: X for other, (_, X) in zip(met, blocks, strict=True)})
+
+
+def _features(block: Block) -> Any:
+    return block.X
 
 
 @dataclass(eq=False)
@@ -189,8 +246,12 @@ def _compute(node: Any) -> Any:
 
 
 def _gather(client: Any, nodes: list[Any]) -> Any:
+    """Yield the results of lazy nodes in order."""
+    return _gathered(client, client.compute(nodes))
+
+
+def _gathered(client: Any, futures: list[Any]) -> Any:
     """Yield results in order, some at a time; what is not needed any more is cancelled."""
-    futures = client.compute(nodes)
     try:
         while futures:
             results = client.gather(futures[:_GATHERED])
