@@ -25,8 +25,9 @@ from squaresvm.estimators.attributes import FittedAttributes, NamedParameters
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.estimators.receipts import Evidence, Proving, begun, log_of, moved_since_fit
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
-from squaresvm.models.model import Model, Settings, weigh
+from squaresvm.models.model import Known, Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
+from squaresvm.models.problems import distributed_kernel, gathered_rows
 from squaresvm.models.source_fit import fit_source
 from squaresvm.models.state import State
 from squaresvm.models.train import FitListener, FitListeners, FitLog, given_kernel, same_kernel, train
@@ -44,7 +45,7 @@ from squaresvm.runtime.arguments import (
 )
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose import check_solver, choose_for_source
-from squaresvm.streaming import Block, Source, is_source
+from squaresvm.streaming import Block, DaskSource, Source, is_source
 from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, Matrix
 
@@ -107,7 +108,8 @@ class SquareSVM(NamedParameters, FittedAttributes, Proving, CallbackSupportMixin
         X : array-like, data frame or sparse matrix of shape (m, n), or source
             Rows; the kernel matrix (m, m) with ``kernel='precomputed'``. With ``kernel='linear'`` a source of
             blocks out of ``squaresvm.streaming``, which has labels and weights of its own: the rows are
-            read a few times and not kept.
+            read a few times and not kept. With other kernels a ``DaskSource``: the rows are kept here, and
+            products with their kernel matrix run on the workers, which hold none of it.
         y : array-like of shape (m,) or (m, k)
             Labels or values; none beside a source. Of k columns, for classifiers: which of k labels each row
             has, by 0 and 1.
@@ -128,6 +130,12 @@ class SquareSVM(NamedParameters, FittedAttributes, Proving, CallbackSupportMixin
             return self._fit_source(X, y, sample_weight, ids, checkpoint)
         if checkpoint is not None:
             raise ValueError("checkpoint can be given only with a source, not with rows in memory")
+        return self._fit_rows(X, y, sample_weight, ids)
+
+    def _fit_rows(
+        self, X: Any, y: Any, sample_weight: Any, ids: Any, cluster: DaskSource | None = None
+    ) -> Self:
+        """Fit a model that keeps its rows; products with their kernel matrix may run on a cluster."""
         start = time.perf_counter()
         # All work happens on a copy, so that whatever fails leaves nothing half done.
         trial = self._copy()
@@ -141,19 +149,41 @@ class SquareSVM(NamedParameters, FittedAttributes, Proving, CallbackSupportMixin
             # The store of the operator holds K from now on; the rows have no features.
             operator = given_kernel(rows, settings)
             rows = replace(rows, base=np.empty((rows.count, 0)))
-        trial._state = trial._trained(rows, settings, operator)
+        if cluster is not None:
+            operator = distributed_kernel(rows, settings, cluster)
+        state = trial._trained(rows, settings, operator)
+        if cluster is not None:
+            # From now on the rows are here alone: requests and predictions need no cluster.
+            state = replace(state, operator=None, known=Known(certificate=state.certificate))
+            if cluster.feature_names is not None:
+                trial.feature_names_in_ = np.array(cluster.feature_names, dtype=object)
+        trial._state = state
         trial._log = begun(trial._state, time.perf_counter() - start)
         self._adopt(trial)
         return self
+
+    def _check_kernel_source(self, source: Source) -> DaskSource:
+        """Return the source of a kernel model; a ValueError where it has none of those."""
+        if not isinstance(source, DaskSource) or self._is_precomputed or self._proximal:
+            raise ValueError(
+                f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
+                "features in front, MappedSource(source, Nystrom(...).fit(some_rows)), or give a DaskSource"
+            )
+        name = self.solver if isinstance(self.solver, str) else getattr(self.solver, "name", None)
+        if name not in ("auto", "cg"):
+            raise ValueError(
+                f"a kernel model of a DaskSource is fitted with solver='cg' or 'auto'; got {self.solver!r}"
+            )
+        return source
 
     def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
         if y is not None or sample_weight is not None or ids is not None:
             raise ValueError("a source has its own labels and weights, and no ids: give the source alone")
         if not isinstance(self.kernel, str) or self.kernel != "linear":
-            raise ValueError(
-                f"a source needs kernel='linear'; got {self.kernel!r}. For other kernels, put Nystrom "
-                "features in front: MappedSource(source, Nystrom(...).fit(some_rows))"
-            )
+            cluster = self._check_kernel_source(source)
+            if checkpoint is not None:
+                raise ValueError("checkpoint can be given only with kernel='linear'")
+            return self._fit_rows(*gathered_rows(cluster), None, cluster)
         start = time.perf_counter()
         choose_for_source(self._loss, self.solver, source.n_features)
         trial = self._copy()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from squaresvm.models.model import Settings
 from squaresvm.operators import (
     DenseOperator,
+    DistributedOperator,
     LinearOperator,
     OnDemandOperator,
     Operator,
@@ -19,14 +21,18 @@ from squaresvm.operators import (
 from squaresvm.problem import Problem
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import sign_columns, two_labels, value_columns
+from squaresvm.runtime.resources import available_memory
 from squaresvm.solvers.choose import wants_features, wants_rows
+from squaresvm.streaming import Block, DaskSource
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = [
     "check_costs",
+    "distributed_kernel",
     "encode",
     "features",
     "find_classes",
+    "gathered_rows",
     "make_operator",
     "make_problem",
     "rows_of_weight",
@@ -133,6 +139,42 @@ def make_operator(
     else:
         operator = DenseOperator(settings.kernel, X)
     return ProximalOperator(operator, weights) if settings.proximal else operator
+
+
+def gathered_rows(source: DaskSource) -> tuple[Matrix, np.ndarray[Any, Any], FloatArray | None]:
+    """Return features, labels or values, and weights of all rows of a source; None: all weights are one."""
+    rows, free = source.n_rows, available_memory()
+    needed = 8 * (rows or 0) * source.n_features
+    if needed > free:
+        raise MemoryError(
+            f"a kernel model keeps its rows, which take up to {needed / 2**30:.1f} GB, and "
+            f"{free / 2**30:.1f} GB are free: put Nystrom features in front, whose models keep none"
+        )
+    blocks = list(source.map(_itself))
+    parts = [block.X for block in blocks]
+    X = sp.vstack(parts, format="csr") if any(map(sp.issparse, parts)) else np.concatenate(parts)
+    weights = None
+    if any(block.weights is not None for block in blocks):
+        weights = np.concatenate(
+            [np.ones(block.rows) if block.weights is None else block.weights for block in blocks]
+        )
+    return X, np.concatenate([block.y for block in blocks]), weights
+
+
+def _itself(block: Block) -> Block:
+    return block
+
+
+def distributed_kernel(rows: Rows, settings: Settings, source: DaskSource) -> Operator | None:
+    """Return the operator whose products run where the rows of a source are; None without a cluster."""
+    elsewhere = source.on_workers()
+    if elsewhere is None:
+        return None
+    assert settings.kernel is not None
+    held = np.flatnonzero(settings.row_weights(rows.y, rows.weights) > 0)
+    X = features(rows, held)
+    settings.kernel.check_range(X)
+    return DistributedOperator(settings.kernel, X, elsewhere, held)
 
 
 def _stays_linear(X: Matrix, settings: Settings, in_w: bool | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -81,7 +81,7 @@ class DistributedOperator(OnDemandOperator):
         starts = list(accumulate(sizes, initial=0))
         whole = np.zeros((starts[-1], b.shape[1]))
         whole[self._where] = b
-        parts = [whole[first:stop] for first, stop in zip(starts, starts[1:], strict=False)]
+        parts = [whole[first:stop] for first, stop in pairwise(starts)]
         out = np.zeros_like(whole)
         task = partial(_met, _Blocks(self.kernel, parts, absolute))
         for found in self._elsewhere.meet(task, _pairs(len(sizes))):

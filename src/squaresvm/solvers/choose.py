@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.operators import OnDemandOperator
+from squaresvm.operators import DistributedOperator, OnDemandOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import COMPILED_SIZE
@@ -217,6 +217,11 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
     operator = problem.operator
     if operator.features is not None:
         return _for_features(problem, operator.features)
+    if isinstance(operator, DistributedOperator):
+        return ConjugateGradient(), (
+            f"{problem.loss}, {problem.n_rows} rows on a cluster: products with their kernel matrix run "
+            "where the rows are, and nobody holds it"
+        )
     if isinstance(operator, OnDemandOperator) and not operator.is_held:
         large = problem.n_rows >= _GRADIENT_ROWS
         taken = _gradients(problem) if large else None

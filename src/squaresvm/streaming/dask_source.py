@@ -173,9 +173,7 @@ class DaskRows:
         self._blocks = [block for block, size in zip(blocks, sizes, strict=True) if size]
         self.sizes = [size for size in sizes if size]
 
-    def meet(
-        self, task: Callable[[int, dict[int, Any]], T], others: Sequence[Sequence[int]]
-    ) -> Iterator[T]:
+    def meet(self, task: Callable[[int, dict[int, Any]], T], others: Sequence[Sequence[int]]) -> Iterator[T]:
         """Yield ``task(i, blocks)`` for every block i, given those that it meets, in order."""
         submit = partial(self._client.submit, pure=False)
         work = submit(_Carried, task)  # Travels once, and is made again where its worker dies.
