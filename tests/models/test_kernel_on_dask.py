@@ -1,10 +1,11 @@
-"""Kernel models whose products with K run on a cluster: the model, certificate and status of one in memory."""
+"""Kernel models whose products with K run on a cluster: model, certificate and status as in memory."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import signal
+from itertools import pairwise
 
 import dask
 import dask.array as da
@@ -64,7 +65,7 @@ class Here:
     def __init__(self, X, sizes):
         self.sizes = sizes
         starts = np.cumsum([0, *sizes])
-        self.blocks = [X[first:stop] for first, stop in zip(starts[:-1], starts[1:], strict=True)]
+        self.blocks = [X[first:stop] for first, stop in pairwise(starts)]
 
     def meet(self, task, others):
         for i, met in enumerate(others):
