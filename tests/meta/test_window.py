@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 
-from squaresvm import LSSVC, LSSVR, RLSSVC, Window
+from squaresvm import LSSVC, LSSVR, RLSSVC, Window, check_absence, verify
 from support.histories import PROBES, data, precomputed_kernel, values
 from support.streams import NAMES, Stream, every_model, ways
 
@@ -117,6 +117,18 @@ class TestFace:
         assert not hasattr(window, "predict_proba")
         assert window.score(X, y) == pytest.approx(plain.score(X, y))
         assert window.score(X[25:], y[25:]) > 0.5
+
+    def test_of_its_evidence(self, tmp_path):
+        X, y = data("binary", 40, seed=1)
+        window = Window(LSSVC(), size=15)
+        with pytest.raises(AttributeError):
+            _ = window.prove_absence
+        window.fit(X[:30], y[:30]).learn(X[30:], y[30:])
+        commitment = window.receipts_[-1].commitment
+        assert check_absence(window.prove_absence(24), commitment) == []
+        assert len(window.anchor_receipts(tmp_path / "kept.jsonl")) == 4
+        assert window.refit_due(share=1e6) == ()
+        assert verify(window, receipts=tmp_path / "kept.jsonl", absent=24).ok
 
     def test_before_fit(self):
         window = Window(LSSVC(), 5)

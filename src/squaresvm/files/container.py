@@ -69,20 +69,7 @@ class _Entry:
 def write(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
 ) -> str:
-    """Write header and arrays to a file, all at once.
-
-    Parameters
-    ----------
-    path : path-like
-    header : dict
-        JSON-like; no NaN.
-    arrays : dict of ndarray
-
-    Returns
-    -------
-    str
-        The checksum of the file.
-    """
+    """Write header, which is JSON without NaN, and arrays to a file, all at once; return its checksum."""
     flat = {name: _plain(array) for name, array in arrays.items()}
     table = {name: _described(array) for name, array in flat.items()}
     text = json.dumps({**header, "arrays": table}, allow_nan=False, ensure_ascii=True).encode("ascii")
@@ -132,24 +119,9 @@ def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]], str]:
     """Return header, arrays and checksum of a file after all checks that need no knowledge of models.
 
-    Sizes that the header promises are held against the bytes that are there before anything is allocated.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    header : dict
-    arrays : dict of ndarray
-    checksum : str
-
-    Raises
-    ------
-    ModelFileError
-        If the file is not a whole, undamaged model file of a known version.
-    OSError
-        If it cannot be read.
+    Sizes that the header promises are held against the bytes that are there before anything is allocated. A
+    ModelFileError where it is not a whole, undamaged model file of a known version, an OSError where it
+    cannot be read.
     """
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # To open a pipe would wait for a writer.

@@ -81,21 +81,7 @@ def check_kind(model: Any) -> None:
 def encode_kind(model: Any, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a fitted model, nothing of forgotten rows among them.
 
-    Parameters
-    ----------
-    model : estimator, OneVsOne or Nystrom
-    factor : bool
-        Whether to store factors too.
-
-    Returns
-    -------
-    header : dict
-    arrays : dict of ndarray
-
-    Raises
-    ------
-    ValueError
-        For what a file cannot hold: callables, ids that are neither numbers nor strings.
+    A ValueError for what a file cannot hold: callables, ids that are neither numbers nor strings.
     """
     if isinstance(model, Nystrom):
         return _encode_features(model)
@@ -112,22 +98,7 @@ def encode_kind(model: Any, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
 
 
 def decode_kind(header: dict[str, Any], arrays: Arrays) -> Any:
-    """Return the model that header and arrays describe.
-
-    Parameters
-    ----------
-    header : dict
-    arrays : dict of ndarray
-
-    Returns
-    -------
-    estimator, OneVsOne or Nystrom
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        Where they describe none.
-    """
+    """Return the model that header and arrays describe; a ValueError, KeyError or TypeError where none."""
     if header["estimator"] == "Nystrom":
         return _decode_features(header, arrays)
     if header["estimator"] == "OneVsOne":

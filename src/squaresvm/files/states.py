@@ -93,21 +93,7 @@ def encode_names(model: Any) -> list[str] | None:
 def encode_state(state: State, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a state that holds its rows, nothing of forgotten rows among them.
 
-    Parameters
-    ----------
-    state : State
-    factor : bool
-        Whether to store the factor too.
-
-    Returns
-    -------
-    header : dict
-    arrays : dict of ndarray
-
-    Raises
-    ------
-    ValueError
-        For what a file cannot hold: ids that are neither numbers nor strings.
+    A ValueError for what a file cannot hold: ids that are neither numbers nor strings.
     """
     header, arrays = encode_rows(state.rows)
     arrays |= encode_matrix(state.rows.X)
@@ -223,23 +209,7 @@ def decode_names(model: Any, header: dict[str, Any], n_features: int) -> None:
 
 
 def decode_state(header: dict[str, Any], arrays: Arrays, settings: Settings) -> State:
-    """Return the state that header and arrays describe.
-
-    Parameters
-    ----------
-    header : dict
-    arrays : dict of ndarray
-    settings : Settings
-
-    Returns
-    -------
-    State
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        Where they describe none.
-    """
+    """Return the state that header and arrays describe; a ValueError, KeyError or TypeError where none."""
     rows = decode_rows(header, arrays, lambda count: decode_matrix(header, arrays, count))
     if settings.kernel is None and rows.n_columns != 0:
         raise ValueError("it has rows and a precomputed kernel")

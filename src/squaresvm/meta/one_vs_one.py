@@ -238,12 +238,10 @@ class OneVsOne(Voting, Requests):
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (k, n)
-        y : array-like of shape (k,)
+        X, y, sample_weight, ids :
+            As in `learn`.
         classes : array-like, optional
             If given, labels in y must be among them. Not needed: a class may appear at any time.
-        sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, optional
 
         Returns
         -------

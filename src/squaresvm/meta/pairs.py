@@ -185,6 +185,11 @@ class Votes:
             return self.classes[(decision[:, 0] > 0).astype(np.intp)]
         return self.classes[decision.argmax(axis=1)]
 
+    def share_of_right(self, decision: FloatArray) -> float:
+        """Return the share of rows held, by sample weight, that votes label rightly."""
+        found = self.labels(decision)
+        return float(accuracy_score(self.rows.y, found, sample_weight=self.rows.weights))
+
     def left_out(self, fixed_set: bool) -> FloatArray:
         """Return decision values without each row: only the models of its own class change for it."""
         rows = self.rows
@@ -312,19 +317,11 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
     def loo_score(self, fixed_set: bool = False) -> float:
         """Return the share of rows, by sample weight, that models without them label rightly.
 
-        Parameters
-        ----------
-        fixed_set : bool, default=False
-            As in `loo_decision_function`.
-
-        Returns
-        -------
-        float
+        See `loo_decision_function`.
         """
         with REQUESTS:
             votes = self._current()
-            found = votes.labels(votes.left_out(fixed_set))
-        return float(accuracy_score(votes.rows.y, found, sample_weight=votes.rows.weights))
+            return votes.share_of_right(votes.left_out(fixed_set))
 
     def cross_decision_function(self, cv: Any = None, groups: Any = None) -> FloatArray:
         """Return the decision values of each row held, by models without its fold, in the order of ``ids_``.
@@ -344,14 +341,7 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
     def cross_predict(self, cv: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """Return the label of each row held, by models without its fold, in the order of ``ids_``.
 
-        Parameters
-        ----------
-        cv, groups :
-            As in `LSSVC.cross_decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (m,)
+        See `cross_decision_function`.
         """
         with REQUESTS:
             votes = self._current()
@@ -360,19 +350,11 @@ class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
     def cross_score(self, cv: Any = None, groups: Any = None) -> float:
         """Return the share of rows, by sample weight, that models without their fold label rightly.
 
-        Parameters
-        ----------
-        cv, groups :
-            As in `LSSVC.cross_decision_function`.
-
-        Returns
-        -------
-        float
+        See `cross_decision_function`.
         """
         with REQUESTS:
             votes = self._current()
-            found = votes.labels(votes.crossed(cv, groups))
-        return float(accuracy_score(votes.rows.y, found, sample_weight=votes.rows.weights))
+            return votes.share_of_right(votes.crossed(cv, groups))
 
     # What it is ------------------------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Window"]
 
+#: Methods of the model that a window has as well: they are about the rows in it.
+_EVIDENCE = ("anchor_receipts", "prove_absence", "refit_due", "sign_receipts")
+
 
 def _has(method: str) -> Any:
     """Return a check that the wrapped estimator has a method."""
@@ -45,7 +48,8 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     wrapped estimator: the model equals a fit of the rows in the window with the numbers (gamma='scale' and
     the like) that were resolved at the first fit, until `refit`.
 
-    Fitted attributes of the model, such as ``certificate_`` and ``classes_``, can be read from the window.
+    Fitted attributes of the model, such as ``certificate_``, ``classes_`` and ``receipts_``, can be read from
+    the window; `refit_due`, `prove_absence`, `sign_receipts` and `anchor_receipts` are those of the model.
 
     Parameters
     ----------
@@ -332,7 +336,9 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         return hasattr(self, "estimator_")
 
     def __getattr__(self, name: str) -> Any:
-        """Return a fitted attribute of the model, such as ``certificate_``."""
+        """Return a fitted attribute of the model, such as ``certificate_``, or what shows its evidence."""
+        if name in _EVIDENCE and "estimator_" in self.__dict__:
+            return getattr(self.__dict__["estimator_"], name)
         if name.endswith("_") and not name.startswith("_") and name not in ("estimator_", "times_"):
             if "estimator_" not in self.__dict__:
                 raise NotFittedError(f"this Window has no {name!r} yet: call 'fit' first")
@@ -344,59 +350,21 @@ class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         return self.estimator_
 
     def predict(self, X: Any) -> Any:
-        """Return the label or value of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n)
-
-        Returns
-        -------
-        ndarray of shape (rows,)
-        """
+        """Return the label or value of each row, as the estimator does."""
         return self._model().predict(X)
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return accuracy, or the coefficient of determination for regression.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n)
-        y : array-like of shape (rows,)
-        sample_weight : array-like of shape (rows,), optional
-
-        Returns
-        -------
-        float
-        """
+        """Return accuracy, or the coefficient of determination for regression, as the estimator does."""
         return float(self._model().score(X, y, sample_weight))
 
     @available_if(_has("decision_function"))
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the decision values of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n)
-
-        Returns
-        -------
-        ndarray of shape (rows,) or (rows, n_classes)
-        """
+        """Return the decision values of each row, as the estimator does."""
         return self._model().decision_function(X)
 
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return calibrated probabilities of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n)
-
-        Returns
-        -------
-        ndarray of shape (rows, n_classes)
-        """
+        """Return calibrated probabilities of each row, as the estimator does."""
         return self._model().predict_proba(X)
 
 
