@@ -19,6 +19,7 @@ from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.landmarks import LANDMARKS, choose_landmarks
 from squaresvm.rows import canonical_csr
 from squaresvm.runtime.arguments import check_integer, check_random_state_parameter
+from squaresvm.runtime.extras import Documented
 from squaresvm.runtime.resources import on_threads, thread_count
 from squaresvm.typing import IntArray, Matrix
 
@@ -34,7 +35,7 @@ _STRIPS = 8
 _SMALL_EXPONENT = 16.0
 
 
-class Nystrom(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Nystrom(Documented, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features z(x) with z(x)'z(t) close to k(x, t), by the Nystrom method.
 
     With landmarks l_1 ... l_r out of the rows and W W' = inv(K_rr), K_rr = k(l, l),

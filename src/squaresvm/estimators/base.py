@@ -43,6 +43,7 @@ from squaresvm.runtime.arguments import (
     check_stopping,
     check_verbose,
 )
+from squaresvm.runtime.extras import Documented
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose import check_solver, choose_for_source
 from squaresvm.streaming import Block, DaskSource, Source, is_source
@@ -54,7 +55,7 @@ __all__ = ["SquareSVM", "refuse_out"]
 T = TypeVar("T")
 
 
-class SquareSVM(NamedParameters, FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
+class SquareSVM(Documented, NamedParameters, FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]

@@ -26,6 +26,7 @@ from squaresvm.judging.folds import Folds
 from squaresvm.models.model import as_flat
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Rows, canonical_csr
+from squaresvm.runtime.extras import Documented
 from squaresvm.solution import Certificate
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
@@ -235,7 +236,7 @@ class Votes:
         return self.calibration
 
 
-class Voting(CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class Voting(Documented, CallbackSupportMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A fitted model of every pair of classes, to be asked; see :class:`squaresvm.OneVsOne`."""
 
     _votes: Votes

@@ -23,6 +23,7 @@ from squaresvm.evidence.receipt import Receipt
 from squaresvm.meta.decay import Decay, check_decay, check_times
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.runtime.arguments import check_positive
+from squaresvm.runtime.extras import Documented
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = ["Window"]
@@ -41,7 +42,7 @@ def _has(method: str) -> Any:
     return check
 
 
-class Window(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
+class Window(Documented, CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Keep a model of the latest rows only, by count or by age, whose weights may halve with age, exactly.
 
     Each call of `learn` adds rows and forgets those that have become too old, both by the updates of the
