@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Model
 from squaresvm.models.ownership import REQUESTS
+from squaresvm.models.several_cs import SeveralCs
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate
@@ -177,9 +178,10 @@ class FittedAttributes:
         return kernel.gamma
 
     @property
-    def C_(self) -> float:
-        """The C of the fit."""
-        return self._fitted("C_").settings.C
+    def C_(self) -> Any:
+        """The C of the fit; where targets have C of their own, of each of them."""
+        state = self._fitted("C_")
+        return state.Cs if isinstance(state, SeveralCs) else state.settings.C
 
 
 def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -317,7 +317,8 @@ class SquareSVM(Documented, NamedParameters, FittedAttributes, Proving, Callback
     def _evidence(self) -> Evidence:
         state, kept = self._state, tuple(self._kept_of_rows())
         rows, moved = getattr(state, "rows", None), partial(moved_since_fit, self)
-        return Evidence(state.n_rows, rows, (state,), self._record, kept, moved)
+        states = [part for _, part in state.by_cost]
+        return Evidence(state.n_rows, rows, states, self._record, kept, moved)
 
     def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float] | None:
         return None

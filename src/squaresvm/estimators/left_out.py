@@ -211,7 +211,7 @@ def _features(state: State, rows: Any) -> Matrix:
 
 def probes_of(state: State, X: Matrix) -> Matrix:
     """Return what the problem knows rows by: their features in w, else kernel values with its own rows."""
-    if state.judged[0].operator.features is not None:
+    if state.by_cost[0][1].judged[0].operator.features is not None:
         return X
     if state.settings.kernel is None:
         return X.toarray()[:, state.held] if sp.issparse(X) else X[:, state.held]
@@ -264,13 +264,18 @@ class PredictingIntervals(LeavingOut):
             state = self._holding("predict_interval")
             centre = self._decision(state, X)
             probes = self._checked_queries(X)
-            residuals = state.problem.targets - state.leave_one_out()
-            weights = state.rows.weights[state.held]
+            weights, level = state.rows.weights[state.held], float(coverage)
             ends = np.empty((*centre.shape, 2))
-            for part in row_blocks(centre.shape[0], state.held.size):
-                reached = reach(*state.judged, probes_of(state, probes[part]))
-                for j, column in enumerate(residuals.T):
-                    ends[part, j] = jackknife_plus(centre[part, j], reached, column, weights, float(coverage))
+            for columns, own in state.by_cost:
+                problem, solution = own.judged
+                residuals, middle = problem.targets - own.leave_one_out(), centre[:, columns]
+                for rows in row_blocks(centre.shape[0], state.held.size):
+                    reached = reach(problem, solution, probes_of(own, probes[rows]))
+                    each = [
+                        jackknife_plus(middle[rows, j], reached, column, weights, level)
+                        for j, column in enumerate(residuals.T)
+                    ]
+                    ends[rows, columns] = np.stack(each, axis=1)
         return ends[:, 0] if state.is_flat else ends
 
 

@@ -189,8 +189,7 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
         values = _shaped(state, self._decision(state, X))
         if not return_std:
             return values
-        std = self._deviations(X)
-        return values, np.array(np.broadcast_to(std if values.ndim == 1 else std[:, None], values.shape))
+        return values, _shaped(state, self._deviations(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the coefficient of determination; of several targets the mean.
@@ -332,10 +331,10 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
         """
         with REQUESTS:
             state = self._holding("log_marginal_likelihood")
-            return float(log_evidence(*state.judged).sum())
+            return float(sum(log_evidence(*own.judged).sum() for _, own in state.by_cost))
 
     def _deviations(self, X: Any) -> FloatArray:
-        """Return the standard deviation of f at each row, of shape (rows,)."""
+        """Return the standard deviation of f at each row, of shape (rows, k)."""
         with REQUESTS:
             state = self._current()
             rows = self._checked_queries(X)
@@ -343,9 +342,13 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
                 if state.sums is None:
                     state.rows_for("return_std")
                 assert state.sums is not None
-                return np.sqrt(MomentsFactor(state.sums, state.settings.bias).leverage(rows))
+                alike = np.sqrt(MomentsFactor(state.sums, state.settings.bias).leverage(rows))
+                return np.repeat(alike[:, None], state.solution.bias.size, axis=1)
             assert isinstance(state, State)
-            return np.sqrt(np.maximum(_variances(state, rows), 0.0))
+            std = np.empty((rows.shape[0], state.solution.bias.size))
+            for columns, own in state.by_cost:
+                std[:, columns] = np.sqrt(np.maximum(_variances(own, rows), 0.0))[:, None]
+            return std
 
     @staticmethod
     def _determination(state: State, values: FloatArray) -> float:

@@ -46,14 +46,16 @@ name                           what
 ``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights or a half-life
 changed them.
 ``above, below`` are slopes of the probabilities, once those have been asked for; ``offset`` beside them is
-there where class weights have moved the decision.
+there where class weights have moved the decision. Rows with several labels each have ``y`` of -1 and 1, a
+column a label. ``Cs`` and ``certificates`` are there where targets have C of their own: C of each target,
+and the certificate of each C, in rising order.
 
 What some kinds of models have beside this, or in place of it:
 
 - `LSSVCCV` and other searches have ``search``: ``cells`` (C and gamma), ``scores``, ``seconds`` and
   ``rounds`` of what was tried, ``exact``, whether the score is that of the exact model, and ``sampled``,
-  whether it is of some of the rows only; null after a row was forgotten. ``grouped`` is there where rows left
-  in groups.
+  whether it is of some of the rows only; null after a row was forgotten. ``splits`` and ``targets`` are the
+  scores of each fold and of each target. ``grouped`` is there where rows left in groups.
 - A model fitted from a stream has no rows, labels and ids but ``stream``: how many ``rows`` there were, the
   ``certificate`` that they gave, and where the model keeps sums the ``total`` of ``mean, scatter, target,
   response, spread`` and ``digits_lost``, by what factor subtraction has raised their relative error; beside

@@ -332,6 +332,9 @@ def encode_search(model: Updating) -> dict[str, Any]:
             "rounds": [int(number) for number in found.rounds],
             "exact": list(found.exact),
             "sampled": found.sampled,
+            "targets": [
+                [score if math.isfinite(score) else str(score) for score in row] for row in found.targets
+            ],
             "splits": [
                 [score if math.isfinite(score) else str(score) for score in row] for row in found.splits
             ],
@@ -361,6 +364,9 @@ def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResul
     splits = described.get("splits", [[] for _ in cells])
     if len(splits) != len(cells) or len({len(row) for row in splits}) > 1:
         raise ValueError("the scores of the folds of its search do not fit together")
+    targets = described.get("targets", [[] for _ in cells])
+    if len(targets) != len(cells) or len({len(row) for row in targets}) > 1:
+        raise ValueError("the scores of the targets of its search do not fit together")
     if not all(type(value) is int and value >= 0 for value in rounds):
         raise ValueError("the rounds of its search are impossible")
     if not all(type(value) is bool for value in (*exact, sampled)):
@@ -373,11 +379,15 @@ def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResul
         exact,
         sampled,
         [tuple(_score(score) for score in row) for row in splits],
+        [tuple(_score(score) for score in row) for row in targets],
     )
     if all(math.isnan(score) for score in found.scores):
         raise ValueError("its search has found nothing")
     gamma = settings.kernel.gamma if has_gamma and settings.kernel is not None else None
-    if found.best != (settings.C, gamma):
+    best = found.cells[found.best_of_targets[0]] if any(found.targets) else found.best
+    if any(found.targets):  # The settings are those of the smallest C.
+        best = (min(found.cells[place][0] for place in found.best_of_targets), best[1])
+    if best != (settings.C, gamma):
         raise ValueError("its C and gamma are not the best of its search")
     return found
 

@@ -27,9 +27,12 @@ from squaresvm.files.values import (
     encode_parameters,
     encode_settings,
     floats_of,
+    number,
 )
 from squaresvm.models.model import Known, Model, Settings
+from squaresvm.models.ownership import Claim
 from squaresvm.models.problems import check_costs, find_classes
+from squaresvm.models.several_cs import SeveralCs
 from squaresvm.models.state import State
 from squaresvm.operators import (
     Operator,
@@ -137,6 +140,9 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
         arrays |= encode_maps(calibration)
     if isinstance(state, State):
         header["certificate"] = encode_certificate(state.claimed)
+    if isinstance(state, SeveralCs):
+        header["Cs"] = state.Cs.tolist()
+        header["certificates"] = [encode_certificate(part.claimed) for part in state.parts]
     if factor and isinstance(state, State):
         header["factor"], stored = _factor(state)
         arrays |= stored
@@ -144,7 +150,7 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
 
 
 def _kernel_matrix(state: State) -> np.ndarray[Any, Any]:
-    operator = state.problem.operator
+    operator = state.by_cost[0][1].problem.operator
     inner = operator.inner if isinstance(operator, ProximalOperator) else operator
     assert isinstance(inner, StoredOperator)
     everyone = np.arange(inner.n_rows)
@@ -213,7 +219,38 @@ def decode_state(header: dict[str, Any], arrays: Arrays, settings: Settings) -> 
     rows = decode_rows(header, arrays, lambda count: decode_matrix(header, arrays, count))
     if settings.kernel is None and rows.n_columns != 0:
         raise ValueError("it has rows and a precomputed kernel")
-    return solved(header, arrays, settings, rows)
+    state = solved(header, arrays, settings, rows)
+    return state if "Cs" not in header else _divided(state, header["Cs"], header["certificates"])
+
+
+def _divided(state: State, given: Any, certificates: Any) -> State:
+    """Return the model of targets with C of their own."""
+    k = state.solution.bias.size
+    Cs = np.array([number(C, "a C of its targets") for C in given])
+    if Cs.shape != (k,) or state.rows.y.ndim != 2 or Cs.min() != state.settings.C:
+        raise ValueError("its targets have other values of C than its fit")
+    columns, parts = [np.flatnonzero(Cs == C) for C in np.unique(Cs)], []
+    for own, certificate in zip(columns, certificates, strict=True):
+        found = state.solution
+        check_costs(float(Cs[own[0]]), state.weights[state.held], state.held)
+        solution = replace(
+            found,
+            beta=None if found.beta is None else found.beta[:, own],
+            primal=None if found.primal is None else found.primal[:, own],
+            bias=found.bias[own],
+        )
+        operator = state.operator
+        part = replace(
+            state,
+            settings=replace(state.settings, C=float(Cs[own[0]])),
+            rows=replace(state.rows, y=state.rows.y[:, own]),
+            operator=operator.private() if isinstance(operator, StoredOperator) else operator,
+            solution=solution,
+            known=Known(claimed=decode_certificate(certificate, own.size)),
+            claim=Claim(),
+        )
+        parts.append(part)
+    return replace(SeveralCs.of(parts, columns), known=Known(claimed=state.known.claimed))
 
 
 def decode_rows(header: dict[str, Any], arrays: Arrays, base: Any) -> Rows:

@@ -94,6 +94,10 @@ class Judge:
         """Return the score of each fold by itself; NaN where a scorer has none for such rows."""
         return tuple(self._of_fold(values, fold) for fold in folds)
 
+    def of_targets(self, values: FloatArray) -> tuple[float, ...]:
+        """Return the score of each of several targets by itself."""
+        return tuple(replace(self, y=y)(own[:, None]) for y, own in zip(self.y.T, values.T, strict=True))
+
     def _of_fold(self, values: FloatArray, fold: IntArray) -> float:
         try:
             return self.within(fold)(values[fold])

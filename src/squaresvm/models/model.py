@@ -263,6 +263,11 @@ class Model(ABC):
         """Whether values of a regression are one a row, and not columns of several."""
         return self.solution.bias.size == 1
 
+    @property
+    def by_cost(self) -> tuple[tuple[Any, Any], ...]:
+        """Targets that share a problem, and the model of them: several where targets have C of their own."""
+        return ((slice(None), self),)
+
     @abstractmethod
     def like_held(self, X: Matrix) -> Matrix:
         """Return new rows dense or sparse, whichever this model works on."""

@@ -124,7 +124,7 @@ def reweighted(state: State, factors: FloatArray, claim: Claim) -> State:
 
 def same_kernel(state: State, rows: Rows, settings: Settings) -> Operator:
     """Return the operator of the same kernel matrix under other weights."""
-    operator = state.problem.operator
+    operator = state.by_cost[0][1].problem.operator
     weights = settings.row_weights(rows.y, rows.weights)
     if not np.array_equal(weights > 0, state.weights > 0):
         raise ValueError(

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC
 from squaresvm.estimators.c_path import solved_at
+from squaresvm.judging.robust import Robust
 from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
 from squaresvm.models.model import Settings
+from squaresvm.models.ownership import Claim
+from squaresvm.models.several_cs import train_each
 from squaresvm.models.state import State
 from squaresvm.models.train import train
-from squaresvm.operators import PrecomputedOperator
+from squaresvm.operators import Operator, PrecomputedOperator, StoredOperator
 from squaresvm.rows import Rows
-from squaresvm.search.searching import LooSearch, Searched
+from squaresvm.runtime.arguments import check_flag
+from squaresvm.search.searching import LooSearch, Searched, SearchParameters
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["LSSVCCV", "LSSVRCV", "RLSSVCCV", "HingePath", "HingeSearch", "LagrangianSVCCV", "LooSearch"]
@@ -175,6 +179,11 @@ class LSSVRCV(LooSearch, LSSVR):
         As in :class:`LSSVCCV`.
     scoring : str or callable, optional
         As in :class:`LSSVCCV`; also ``'evidence'``, the `log_marginal_likelihood` of each cell.
+    C_per_target : bool, default=False
+        Whether each of several targets has the C that is best for it, as ``alpha_per_target`` of ``RidgeCV``
+        does; gamma is the same for all, that of the best mean. ``C_``, ``best_index_`` and ``best_score_``
+        then have a value for each target. H is another matrix for another C, so memory and time, of requests
+        as well, grow with the number of different values. All cells are exact, and `refine` must be 0.
     kernel, degree, coef0, tol, max_iter, fit_intercept, random_state, solver, robust :
         As in :class:`LSSVR`.
 
@@ -192,6 +201,34 @@ class LSSVRCV(LooSearch, LSSVR):
     >>> round(float(model.predict([[np.pi / 2]])[0]), 2)
     1.0
     """
+
+    def __init__(self, *, C_per_target: bool = False, **others: Unpack[SearchParameters]) -> None:
+        super().__init__(**others)
+        self.C_per_target = C_per_target
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not check_flag("C_per_target", self.C_per_target):
+            return
+        if self._by_evidence:
+            raise ValueError("scoring='evidence' is of all targets together: set C_per_target=False")
+        if self.refine:
+            raise ValueError("refine goes on from one best cell: with C_per_target=True it must be 0")
+        if Robust.of(self.robust).rounds:
+            raise ValueError("robust weights are of all targets together: set C_per_target=False")
+
+    def _by_target(self, y: np.ndarray[Any, Any]) -> bool:
+        return self.C_per_target and y.ndim == 2
+
+    def _trained(
+        self, rows: Rows, settings: Settings, operator: Operator | None, claim: Claim | None = None
+    ) -> State:
+        if not self._by_target(rows.y):
+            return super()._trained(rows, settings, operator, claim)
+        assert self._search is not None
+        assert operator is None or isinstance(operator, StoredOperator)
+        Cs = np.array([self._search.cells[place][0] for place in self._search.best_of_targets])
+        return train_each(rows, settings, Cs, operator, self._fit_log())
 
 
 class RLSSVCCV(HingeSearch, RLSSVC):

@@ -45,6 +45,7 @@ class Score(NamedTuple):
     score: float
     seconds: float = 0.0
     splits: tuple[float, ...] = ()
+    targets: tuple[float, ...] = ()
 
 
 @dataclass
@@ -66,6 +67,8 @@ class SearchResults:
         Whether the rows of the search are a sample, so that no score is of the model of all rows.
     splits : list of tuples of float
         Scores of each fold by itself; empty where single rows left.
+    targets : list of tuples of float
+        Scores of each target by itself; empty where all have the same C.
     """
 
     cells: list[Cell] = field(default_factory=list)
@@ -75,11 +78,12 @@ class SearchResults:
     exact: list[bool] = field(default_factory=list)
     sampled: bool = False
     splits: list[tuple[float, ...]] = field(default_factory=list)
+    targets: list[tuple[float, ...]] = field(default_factory=list)
 
     def extend(self, found: dict[Cell, Score], number: int) -> None:
         """Add the exact scores and seconds of one round; those of cells that are there replace theirs."""
         for cell in sorted(found, key=lambda cell: (cell[0], cell[1] or 0.0)):
-            score, seconds, splits = found[cell]
+            score, seconds, splits, targets = found[cell]
             if cell in self.cells:
                 place = self.cells.index(cell)
                 self.scores[place], self.exact[place], self.splits[place] = score, True, splits
@@ -91,6 +95,7 @@ class SearchResults:
             self.seconds.append(seconds)
             self.rounds.append(number)
             self.splits.append(splits)
+            self.targets.append(targets)
 
     @property
     def best_index(self) -> int:
@@ -99,6 +104,18 @@ class SearchResults:
         if np.isfinite(scores[exact]).any():
             scores[~exact] = np.nan
         return int(np.nanargmax(scores))
+
+    @property
+    def best_of_targets(self) -> IntArray:
+        """Where the best cell of each target stands, of the gamma with the best mean of their best scores."""
+        scores = np.array(self.targets)
+        scores[np.isnan(scores)] = -np.inf
+        of_gamma = [
+            np.flatnonzero([cell[1] == gamma for cell in self.cells])
+            for gamma in dict.fromkeys(cell[1] for cell in self.cells)
+        ]
+        chosen = max(of_gamma, key=lambda places: float(scores[places].max(axis=0).mean()))
+        return np.asarray(chosen[scores[chosen].argmax(axis=0)])
 
     @property
     def best(self) -> Cell:
@@ -126,6 +143,8 @@ class SearchResults:
         splits: dict[str, Any] = {f"split{i}_test_score": each for i, each in enumerate(by_fold.T)}
         if splits:
             splits["std_test_score"] = by_fold.std(axis=1)
+        by_target = np.array(self.targets).reshape(len(self.cells), -1)
+        splits |= {f"target{j}_test_score": each for j, each in enumerate(by_target.T)}
         return {
             "mean_fit_time": np.array(self.seconds),
             **columns,
@@ -224,6 +243,8 @@ class Search:
         Called after each decomposition.
     folds : list of ndarray, optional
         Rows that leave together, whose scores by fold are kept.
+    by_target : bool, default=False
+        Whether the scores of each target are kept.
     """
 
     path: Callable[[float | None], Path]
@@ -233,6 +254,7 @@ class Search:
     verbose: bool
     told: Callable[[], object] | None = None
     folds: Sequence[IntArray] | None = None
+    by_target: bool = False
 
     def run(self, Cs: Sequence[float], gammas: Sequence[float | None]) -> SearchResults:
         """Return the scores of the grid, and of the finer ones around its best."""
@@ -293,8 +315,10 @@ class Search:
         """Return the score of a cell; NaN where the problem was not convex."""
         nan, folds = float("nan"), self.folds or ()
         if values is None:
-            return Score(nan, 0.0, (nan,) * len(folds))
-        return Score(judge(values), 0.0, judge.of_folds(values, folds))
+            targets = (nan,) * (judge.y.shape[1] if self.by_target else 0)
+            return Score(nan, 0.0, (nan,) * len(folds), targets)
+        targets = judge.of_targets(values) if self.by_target else ()
+        return Score(judge(values), 0.0, judge.of_folds(values, folds), targets)
 
     @staticmethod
     def _check(results: SearchResults, found: dict[Cell, Score]) -> None:

@@ -36,7 +36,7 @@ from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LooSearch", "Searched"]
+__all__ = ["LooSearch", "SearchParameters", "Searched"]
 
 #: Outer folds of `honest_score_` where the search leaves out single rows or groups.
 _OUTER_FOLDS = 5
@@ -68,6 +68,17 @@ class OtherParameters(TypedDict, total=False):
     robust: int | Robust
     A: float
     augment: bool
+
+
+class SearchParameters(OtherParameters, total=False):
+    """The parameters of every search; see :class:`squaresvm.LSSVCCV`."""
+
+    Cs: Sequence[float] | None
+    gammas: Sequence[float] | None
+    cv: Any
+    scoring: Any
+    refine: int
+    n_jobs: int | None
 
 
 class LooSearch(Updating):
@@ -203,11 +214,16 @@ class LooSearch(Updating):
             exact, coarse = cell_paths(
                 settings.kernel, X[some], given.targets[some], weight, settings.bias.is_free
             )
-            search: Search = Walk(exact, few, *options, None, coarse, some.size < X.shape[0])
+            search: Search = Walk(exact, few, *options, coarse=coarse, sampled=some.size < X.shape[0])
         else:
-            search = Search(self._paths(settings, given), judge, *options, folds)
-        self._search = search.run(Cs, self._gamma_values(settings))
-        return self._in_cell(settings, rows, *self._search.best)
+            search = Search(self._paths(settings, given), judge, *options, folds, self._by_target(y))
+        self._search = found = search.run(Cs, self._gamma_values(settings))
+        best = found.cells[found.best_of_targets[0]] if self._by_target(y) else found.best
+        return self._in_cell(settings, rows, *best)
+
+    def _by_target(self, y: np.ndarray[Any, Any]) -> bool:
+        """Return whether each target has a C of its own."""
+        return False
 
     def _in_cell(self, settings: Settings, rows: Rows, C: float, gamma: float | None) -> Settings:
         """Return the settings of a cell: gamma may be in more than one number of the kernel."""
@@ -233,7 +249,7 @@ class LooSearch(Updating):
 
     def _walks(self, settings: Settings, X: Matrix) -> bool:
         """Return whether the grid is ours, and so large that low-rank models say where to look."""
-        ours = self.Cs is None and self.gammas is None
+        ours = self.Cs is None and self.gammas is None and not getattr(self, "C_per_target", False)
         return ours and X.shape[0] >= WALK_ROWS and can_be_low_rank(settings.kernel)
 
     @property
@@ -256,7 +272,8 @@ class LooSearch(Updating):
             return rows.X[np.ix_(held, held)]
         # A model that is fitted again: its operator has K, of these very rows.
         everyone = np.arange(held.size)
-        return self._holding("searching anew").problem.operator.block(everyone, everyone)
+        held_by = self._holding("searching anew").by_cost[0][1]
+        return held_by.problem.operator.block(everyone, everyone)
 
     def _paths(self, settings: Settings, given: Searched) -> Any:
         """Return what makes the path over C of one gamma."""
@@ -311,15 +328,21 @@ class LooSearch(Updating):
         return self._results("cv_results_").as_dict()
 
     @property
-    def best_index_(self) -> int:
-        """Where the best cell stands in ``cv_results_``."""
-        return self._results("best_index_").best_index
+    def best_index_(self) -> Any:
+        """Where the best cell stands in ``cv_results_``; of each target, where each has a C of its own."""
+        results = self._results("best_index_")
+        return results.best_of_targets if any(results.targets) else results.best_index
 
     @property
-    def best_score_(self) -> float:
-        """The score of the best cell: of all rows left out, alone or by folds, or its evidence."""
+    def best_score_(self) -> Any:
+        """The score of the best cell: of all rows left out, alone or by folds, or its evidence.
+
+        Where each target has a C of its own, the scores of the targets.
+        """
         results = self._results("best_score_")
-        return results.scores[results.best_index]
+        if not any(results.targets):
+            return results.scores[results.best_index]
+        return np.array([results.targets[place][j] for j, place in enumerate(results.best_of_targets)])
 
     @property
     def honest_score_(self) -> float:
@@ -394,13 +417,13 @@ class LooSearch(Updating):
         return Folds.of(cv, groups, X, y, is_classifier=classes is not None)
 
     @property
-    def best_params_(self) -> dict[str, float]:
-        """The C, and the gamma where the kernel has one, that were chosen."""
+    def best_params_(self) -> dict[str, Any]:
+        """The C, or that of each target, and the gamma where the kernel has one, that were chosen."""
         settings = self._fitted("best_params_").settings
         if not self._has_gamma:
-            return {"C": settings.C}
+            return {"C": self.C_}
         assert settings.kernel is not None
-        return {"C": settings.C, "gamma": settings.kernel.gamma}
+        return {"C": self.C_, "gamma": settings.kernel.gamma}
 
 
 def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> None:

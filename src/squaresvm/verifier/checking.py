@@ -15,7 +15,14 @@ from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray
 from squaresvm.verifier.judgement import Chunk, Truth, judge_multipliers, judge_primal
 from squaresvm.verifier.kernel_values import KernelValues
-from squaresvm.verifier.reading import Claim, Fitted, fitted_models, source_of, targets_and_weights
+from squaresvm.verifier.reading import (
+    Claim,
+    Fitted,
+    fitted_models,
+    inner_model,
+    source_of,
+    targets_and_weights,
+)
 from squaresvm.verifier.receipts import absence_of, kept_receipts, other_rows, receipt_faults
 from squaresvm.verifier.wide import Wide
 
@@ -224,7 +231,12 @@ def verify(
         )
     source = None if data is None else source_of(models[0], data, label)
     verdicts = [_verdict(each, source, float(max_memory)) for each in models]
-    verdict = verdicts[0] if len(verdicts) == 1 else _together(type(model).__name__, verdicts)
+    verdict = verdicts[0]
+    if len(verdicts) > 1:
+        of_pairs = hasattr(inner_model(model), "_votes")
+        kind = "pairs of classes" if of_pairs else "values of C"
+        whole = _together(f"{type(model).__name__}, {len(verdicts)} {kind}", verdicts)
+        verdict = whole if of_pairs else replace(whole, rows=verdict.rows)  # The same rows for each.
     faults, notes = receipt_faults(model, models, [] if receipts is None else kept_receipts(receipts))
     proof = None
     if absent is not None:
@@ -358,8 +370,8 @@ def _decision_error(what: str, bound: float, semidefinite: bool | None) -> tuple
     return bound, []
 
 
-def _together(name: str, parts: list[Verdict]) -> Verdict:
-    """Return the verdict on all pairs: worst residual, sums of gap and objective."""
+def _together(what: str, parts: list[Verdict]) -> Verdict:
+    """Return the verdict on several models: worst residual, sums of gap and objective."""
 
     def joined(of: Sequence[Any], ending: str = "") -> tuple[float, float, float]:
         residual, gap, objective = (
@@ -369,7 +381,7 @@ def _together(name: str, parts: list[Verdict]) -> Verdict:
 
     claims, errors = [one.claimed for one in parts], [one.decision_error for one in parts]
     return Verdict(
-        f"{name}, {len(parts)} pairs of classes",
+        what,
         sum(one.rows for one in parts),
         Claim(*joined(claims), status=min((one.status for one in claims), key=_STATUSES.index)),
         *joined(parts),

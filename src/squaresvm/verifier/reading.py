@@ -105,9 +105,11 @@ def fitted_models(model: Any) -> list[Fitted]:
     inner = inner_model(model)
     votes, name = getattr(inner, "_votes", None), type(inner).__name__
     if votes is None:
-        return [_fitted(inner, "")]
+        parts = [part for _, part in inner._state.by_cost]
+        several = len(parts) > 1
+        return [_fitted(inner, part, f"C = {part.settings.C:g}: " if several else "") for part in parts]
     return [
-        _fitted(one, f"{name}, classes {first!r} and {second!r}: ")
+        _fitted(one, one._state, f"{name}, classes {first!r} and {second!r}: ")
         for (first, second), one in votes.pairs.items()
     ]
 
@@ -128,13 +130,13 @@ def inner_model(model: Any) -> Any:
     raise ValueError(f"a {name} makes no claim that could be verified: give {_KINDS}, or the file of a model")
 
 
-def _fitted(model: Any, prefix: str) -> Fitted:
-    state, names = model._state, getattr(model, "feature_names_in_", None)
+def _fitted(model: Any, state: Any, prefix: str) -> Fitted:
+    names = getattr(model, "feature_names_in_", None)
     settings, solution, kernel = state.settings, state.solution, state.settings.kernel
     name = "precomputed" if kernel is None else kernel.name
     known, rows = getattr(state, "known", None), getattr(state, "rows", None)
     claimed = None if known is None else known.claimed
-    said = model.certificate_ if claimed is None else claimed
+    said = state.certificate if claimed is None else claimed
     common: dict[str, Any] = {
         "what": f"{prefix}{type(model).__name__}, {name} kernel",
         "claim": Claim(float(said.residual), float(said.gap), float(said.objective), str(said.status.value)),
