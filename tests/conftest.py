@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from squaresvm.linalg import lapack
+from squaresvm.linalg import blas, lapack
 from squaresvm.runtime.resources import row_blocks
 from support.parts import PARTS
 
@@ -59,7 +59,8 @@ def block_size(request, monkeypatch):
     if request.param == "pieces":
         monkeypatch.setattr(row_blocks, "__defaults__", (800,))
         monkeypatch.setattr(lapack, "PANEL", 5)
-        monkeypatch.setattr(lapack, "_VECTOR_PANEL", 5)
+        monkeypatch.setattr(lapack, "_COLUMN_PANEL", 5)
+        monkeypatch.setattr(blas, "_VECTOR_PANEL", 5)
     return request.param
 
 

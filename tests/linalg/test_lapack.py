@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from squaresvm.linalg import lapack
-from squaresvm.linalg.blas import gram_update, multiply_add, symmetric_product
+from squaresvm.linalg.blas import (
+    gram_update,
+    multiply_add,
+    multiply_triangular_in_place,
+    solve_triangular_in_place,
+    symmetric_product,
+)
 from squaresvm.linalg.lapack import (
     NotPositiveDefiniteError,
     cholesky_in_place,
     inverse_columns,
     invert_cholesky_in_place,
-    solve_triangular_in_place,
     tridiagonalise_in_place,
 )
 
@@ -80,7 +85,7 @@ def test_inverse_from_the_factor(panel):
 @pytest.mark.parametrize("rows", [[0], [M - 1], [7, 3, M - 1, 0, 8], list(range(M))[::-1]])
 @pytest.mark.parametrize("panel", [1, 4, M, 512])
 def test_columns_of_the_inverse_factor(rows, panel, monkeypatch):
-    monkeypatch.setattr(lapack, "_VECTOR_PANEL", panel)
+    monkeypatch.setattr(lapack, "_COLUMN_PANEL", panel)
     factor = np.linalg.cholesky(definite())
     _, part = in_a_buffer(factor + np.triu(np.full((M, M), np.nan), 1))
     found = inverse_columns(part, np.array(rows))
@@ -103,6 +108,28 @@ def test_triangular_solve(side, transpose, count, block_size):
     fresh, inside = in_a_buffer(right)
     inside[:], part[:] = 0.0, 0.0
     assert np.array_equal(buffer, fresh)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize(("count", "alpha"), [(1, -1.0), (4, 0.5)])
+def test_triangular_product(side, transpose, count, alpha):
+    factor = np.linalg.cholesky(definite())
+    triangle = np.asfortranarray(factor + np.triu(np.full((M, M), np.nan), 1))
+    rhs = np.random.default_rng(1).normal(size=(M, count) if side == "left" else (count, M))
+    buffer, part = in_a_buffer(rhs)
+    outside = buffer.copy()
+    multiply_triangular_in_place(triangle, part, side=side, transpose=transpose, alpha=alpha)
+    T = factor.T if transpose else factor
+    np.testing.assert_allclose(part, alpha * (T @ rhs if side == "left" else rhs @ T), rtol=1e-12, atol=1e-13)
+    part[:] = rhs
+    assert np.array_equal(buffer, outside)
+
+
+def test_shapes_that_do_not_fit_a_triangle():
+    for work in (multiply_triangular_in_place, solve_triangular_in_place):
+        with pytest.raises(ValueError, match="do not fit"):
+            work(np.eye(3, order="F"), np.ones((2, 1), order="F"))
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -7,13 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from squaresvm.linalg.blas import multiply_add
-from squaresvm.linalg.lapack import (
-    NotPositiveDefiniteError,
-    NotPositiveSemidefiniteError,
-    cholesky_in_place,
-    solve_triangular_in_place,
-)
+from squaresvm.linalg.blas import multiply_add, solve_triangular_in_place
+from squaresvm.linalg.lapack import NotPositiveDefiniteError, NotPositiveSemidefiniteError, cholesky_in_place
 from squaresvm.runtime.jit import compiled
 from squaresvm.typing import FloatArray, IntArray
 

@@ -11,12 +11,8 @@ import scipy.sparse as sp
 from squaresvm.factors.view import Posed
 from squaresvm.family import Bias
 from squaresvm.kernels import squared_norms
-from squaresvm.linalg.blas import gram, product, times
-from squaresvm.linalg.lapack import (
-    NotPositiveSemidefiniteError,
-    cholesky_with_jitter,
-    solve_triangular_in_place,
-)
+from squaresvm.linalg.blas import gram, product, solve_triangular_in_place, times
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, Matrix
 

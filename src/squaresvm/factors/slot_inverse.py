@@ -20,13 +20,19 @@ from enum import StrEnum
 
 import numpy as np
 
-from squaresvm.linalg.blas import gram_update, multiply_add, symmetric_product
+from squaresvm.linalg.blas import (
+    gram_update,
+    multiply_add,
+    multiply_triangular_in_place,
+    solve_triangular_in_place,
+    symmetric_product,
+)
 from squaresvm.linalg.lapack import (
     cholesky_in_place,
     cholesky_with_jitter,
     inverse_columns,
-    invert_cholesky_in_place,
-    solve_triangular_in_place,
+    invert_triangular_in_place,
+    square_triangular_in_place,
 )
 from squaresvm.operators import KernelStore
 from squaresvm.runtime.resources import row_blocks
@@ -362,16 +368,16 @@ def invert_further(room: FloatArray, split: int, stop: int) -> None:
     array([[ 1.25,  0.  ],
            [-2.  ,  4.  ]])
     """
-    corner, below = room[split:stop, split:stop], room[stop:, split:stop]
-    if split:
-        # Rows of inv(L): what they are times their own transpose is what H11 gains by them.
-        rows = room[split:stop, :split]
-        solve_triangular_in_place(corner, rows)
-        gram_update(room[:split, :split], rows.T)
-        multiply_add(room[stop:, :split], below, rows, alpha=-1.0)
-        solve_triangular_in_place(corner, rows, transpose=True)
-    solve_triangular_in_place(corner, below, side="right", alpha=-1.0)
-    invert_cholesky_in_place(corner)
+    corner, rows = room[split:stop, split:stop], room[split:stop, :split]
+    below = room[stop:, split:stop]
+    invert_triangular_in_place(corner)
+    multiply_triangular_in_place(corner, below, side="right", alpha=-1.0)
+    multiply_add(room[stop:, :split], below, rows)
+    # Rows of inv(L): what their transpose is times themselves is what N11 gains by them.
+    multiply_triangular_in_place(corner, rows)
+    gram_update(room[:split, :split], rows.T)
+    multiply_triangular_in_place(corner, rows, transpose=True)
+    square_triangular_in_place(corner)
 
 
 def solve_split(room: FloatArray, split: int, rhs: FloatArray) -> None:

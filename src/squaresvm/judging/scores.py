@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
 from squaresvm.factors import Moments, MomentsFactor
-from squaresvm.linalg.lapack import cholesky_in_place, solve_triangular_in_place
+from squaresvm.linalg.blas import solve_triangular_in_place
+from squaresvm.linalg.lapack import cholesky_in_place
 from squaresvm.problem import Problem
 from squaresvm.problem.products import is_large
 from squaresvm.rows.labels import decided, value_columns

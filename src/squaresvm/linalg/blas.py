@@ -34,9 +34,11 @@ __all__ = [
     "integer",
     "matrix",
     "multiply_add",
+    "multiply_triangular_in_place",
     "product",
     "real",
     "routine",
+    "solve_triangular_in_place",
     "symmetric_product",
     "times",
 ]
@@ -156,6 +158,98 @@ def _operand(a: FloatArray) -> tuple[Any, Any, Any]:
     transposed = a.strides[0] != 8 and a.shape[0] > 1
     pointer, leading = matrix(a.T if transposed else a)
     return ctypes.c_char(b"T" if transposed else b"N"), pointer, leading
+
+
+#: Rows of a panel where a triangular system is solved for one column.
+_VECTOR_PANEL = 512
+
+
+def solve_triangular_in_place(
+    lower: FloatArray, rhs: FloatArray, *, side: str = "left", transpose: bool = False, alpha: float = 1.0
+) -> None:
+    """Overwrite `rhs` by alpha inv(L) rhs, inv(L') rhs, or with ``side='right'`` rhs inv(L), rhs inv(L').
+
+    Parameters
+    ----------
+    lower : ndarray of shape (m, m)
+        Only the lower triangle is read.
+    rhs : ndarray of shape (m, k), or (k, m) for the right side
+    side : {'left', 'right'}, default='left'
+    transpose : bool, default=False
+    alpha : float, default=1.0
+        A factor, at no cost for more than one column.
+    """
+    if rhs.size == 0:
+        return
+    if lower.shape[0] != rhs.shape[0 if side == "left" else 1]:
+        raise ValueError(f"shapes {lower.shape} and {rhs.shape} do not fit")
+    if side == "left" and rhs.shape[1:] == (1,) and lower.shape[0] > _VECTOR_PANEL:
+        _solve_vector(lower, rhs, transpose)
+        rhs *= alpha
+        return
+    _by_triangle("dtrsm", lower, rhs, side, transpose, alpha)
+
+
+def _solve_vector(lower: FloatArray, x: FloatArray, transpose: bool) -> None:
+    """Overwrite one column by the solution, panel by panel.
+
+    It takes as long as L takes to be read. BLAS shares out a product with a vector among its threads, and
+    not the solution of a triangular system.
+    """
+    m = lower.shape[0]
+    panels = [slice(start, min(start + _VECTOR_PANEL, m)) for start in range(0, m, _VECTOR_PANEL)]
+    for panel in reversed(panels) if transpose else panels:
+        rest = slice(panel.stop, m)
+        if transpose:
+            multiply_add(x[panel], lower[rest, panel].T, x[rest], alpha=-1.0)
+        _by_triangle("dtrsm", lower[panel, panel], x[panel], "left", transpose)
+        if not transpose:
+            multiply_add(x[rest], lower[rest, panel], x[panel], alpha=-1.0)
+
+
+def _by_triangle(
+    name: str, lower: FloatArray, rhs: FloatArray, side: str, transpose: bool, alpha: float = 1.0
+) -> None:
+    a, lda = matrix(lower)
+    b, ldb = matrix(rhs)
+    routine(name)(
+        char("L" if side == "left" else "R"),
+        char("L"),
+        char("T" if transpose else "N"),
+        char("N"),
+        integer(rhs.shape[0]),
+        integer(rhs.shape[1]),
+        real(alpha),
+        a,
+        lda,
+        b,
+        ldb,
+    )
+
+
+def multiply_triangular_in_place(
+    lower: FloatArray, rhs: FloatArray, *, side: str = "left", transpose: bool = False, alpha: float = 1.0
+) -> None:
+    """Overwrite `rhs` by alpha L rhs, L' rhs, or with ``side='right'`` rhs L, rhs L'.
+
+    The arguments are those of `solve_triangular_in_place`. Products take a third of what solutions of the
+    same size do, where many columns wait for a small triangle: then its inverse pays for itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from squaresvm.linalg.blas import multiply_triangular_in_place
+    >>> rhs = np.array([[1.0], [2.0]])
+    >>> multiply_triangular_in_place(np.array([[2.0, 7.0], [1.0, 3.0]], order="F"), rhs)
+    >>> rhs
+    array([[2.],
+           [7.]])
+    """
+    if rhs.size == 0:
+        return
+    if lower.shape[0] != rhs.shape[0 if side == "left" else 1]:
+        raise ValueError(f"shapes {lower.shape} and {rhs.shape} do not fit")
+    _by_triangle("dtrmm", lower, rhs, side, transpose, alpha)
 
 
 def product(a: FloatArray, b: FloatArray) -> FloatArray:

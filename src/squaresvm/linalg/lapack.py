@@ -18,8 +18,8 @@ from squaresvm.linalg.blas import (
     matrix,
     multiply_add,
     product,
-    real,
     routine,
+    solve_triangular_in_place,
 )
 from squaresvm.typing import FloatArray, IntArray
 
@@ -31,9 +31,10 @@ __all__ = [
     "cholesky_with_jitter",
     "inverse_columns",
     "invert_cholesky_in_place",
+    "invert_triangular_in_place",
     "lower_root",
     "solve_definite",
-    "solve_triangular_in_place",
+    "square_triangular_in_place",
     "triangular_inverse",
     "tridiagonalise_in_place",
 ]
@@ -43,8 +44,8 @@ __all__ = [
 PANEL = 4096
 #: Columns that LAPACK reduces together, for the size of its work space.
 _BLOCK = 64
-#: Rows of a panel where a triangular system is solved for one column.
-_VECTOR_PANEL = 512
+#: Rows of a panel where columns of the inverse are solved for.
+_COLUMN_PANEL = 512
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -111,32 +112,6 @@ def cholesky_in_place(a: FloatArray, panel: int | None = None) -> None:
                 multiply_add(a[right:, left:right], a[right:, start:stop], rows.T, alpha=-1.0)
 
 
-def solve_triangular_in_place(
-    lower: FloatArray, rhs: FloatArray, *, side: str = "left", transpose: bool = False, alpha: float = 1.0
-) -> None:
-    """Overwrite `rhs` by alpha inv(L) rhs, inv(L') rhs, or with ``side='right'`` rhs inv(L), rhs inv(L').
-
-    Parameters
-    ----------
-    lower : ndarray of shape (m, m)
-        Only the lower triangle is read.
-    rhs : ndarray of shape (m, k), or (k, m) for the right side
-    side : {'left', 'right'}, default='left'
-    transpose : bool, default=False
-    alpha : float, default=1.0
-        A factor, at no cost for more than one column.
-    """
-    if rhs.size == 0:
-        return
-    if lower.shape[0] != rhs.shape[0 if side == "left" else 1]:
-        raise ValueError(f"shapes {lower.shape} and {rhs.shape} do not fit")
-    if side == "left" and rhs.shape[1:] == (1,) and lower.shape[0] > _VECTOR_PANEL:
-        _solve_vector(lower, rhs, transpose)
-        rhs *= alpha
-        return
-    _solve_at_once(lower, rhs, side, transpose, alpha)
-
-
 def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
     """Return columns of inv(L), Fortran-ordered; nothing is done above their diagonal, where they are zero.
 
@@ -158,54 +133,17 @@ def inverse_columns(lower: FloatArray, columns: IntArray) -> FloatArray:
     ascending = columns[order]
     sorted_out = np.zeros((m, columns.size), order="F")
     sorted_out[ascending, np.arange(columns.size)] = 1.0
-    for start in range(0, m, _VECTOR_PANEL):
-        stop = min(start + _VECTOR_PANEL, m)
+    for start in range(0, m, _COLUMN_PANEL):
+        stop = min(start + _COLUMN_PANEL, m)
         begun = sorted_out[:, : np.searchsorted(ascending, stop)]
         if begun.size:
-            _solve_at_once(lower[start:stop, start:stop], begun[start:stop], "left", False)
+            solve_triangular_in_place(lower[start:stop, start:stop], begun[start:stop])
             multiply_add(begun[stop:], lower[stop:, start:stop], begun[start:stop], alpha=-1.0)
     if np.array_equal(ascending, columns):
         return sorted_out
     out = np.empty_like(sorted_out)
     out[:, order] = sorted_out
     return out
-
-
-def _solve_vector(lower: FloatArray, x: FloatArray, transpose: bool) -> None:
-    """Overwrite one column by the solution, panel by panel.
-
-    It takes as long as L takes to be read. BLAS shares out a product with a vector among its threads, and
-    not the solution of a triangular system.
-    """
-    m = lower.shape[0]
-    panels = [slice(start, min(start + _VECTOR_PANEL, m)) for start in range(0, m, _VECTOR_PANEL)]
-    for panel in reversed(panels) if transpose else panels:
-        rest = slice(panel.stop, m)
-        if transpose:
-            multiply_add(x[panel], lower[rest, panel].T, x[rest], alpha=-1.0)
-        _solve_at_once(lower[panel, panel], x[panel], "left", transpose)
-        if not transpose:
-            multiply_add(x[rest], lower[rest, panel], x[panel], alpha=-1.0)
-
-
-def _solve_at_once(
-    lower: FloatArray, rhs: FloatArray, side: str, transpose: bool, alpha: float = 1.0
-) -> None:
-    a, lda = matrix(lower)
-    b, ldb = matrix(rhs)
-    routine("dtrsm")(
-        char("L" if side == "left" else "R"),
-        char("L"),
-        char("T" if transpose else "N"),
-        char("N"),
-        integer(rhs.shape[0]),
-        integer(rhs.shape[1]),
-        real(alpha),
-        a,
-        lda,
-        b,
-        ldb,
-    )
 
 
 def invert_cholesky_in_place(lower: FloatArray, panel: int | None = None) -> None:
@@ -218,10 +156,15 @@ def invert_cholesky_in_place(lower: FloatArray, panel: int | None = None) -> Non
     panel : int, default=PANEL
         Rows handed to LAPACK at once.
     """
+    invert_triangular_in_place(lower, panel)
+    square_triangular_in_place(lower, panel)
+
+
+def invert_triangular_in_place(lower: FloatArray, panel: int | None = None) -> None:
+    """Overwrite the lower triangle L by inv(L)."""
     m, panel = lower.shape[0], panel or PANEL
-    starts = range(0, m, panel)
-    # inv(L), block row by block row: inv(L)_ij = -inv(L_ii) sum_{k=j}^{i-1} L_ik inv(L)_kj.
-    for start in starts:
+    # Block row by block row: inv(L)_ij = -inv(L_ii) sum_{k=j}^{i-1} L_ik inv(L)_kj.
+    for start in range(0, m, panel):
         stop = min(start + panel, m)
         diagonal = lower[start:stop, start:stop]
         if start:
@@ -240,8 +183,12 @@ def invert_cholesky_in_place(lower: FloatArray, panel: int | None = None) -> Non
             solve_triangular_in_place(diagonal, row)
             lower[start:stop, :start] = row
         _lapack_triangle("dtrtri", diagonal, unit_flag=True)
-    # N = inv(L)' inv(L), lower triangle, block column by block column from the top.
-    for start in starts:
+
+
+def square_triangular_in_place(lower: FloatArray, panel: int | None = None) -> None:
+    """Overwrite the lower triangle L by that of L'L, block column by block column from the top."""
+    m, panel = lower.shape[0], panel or PANEL
+    for start in range(0, m, panel):
         stop = min(start + panel, m)
         below = lower[stop:, start:stop]
         diagonal = lower[start:stop, start:stop]

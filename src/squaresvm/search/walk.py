@@ -17,12 +17,8 @@ import numpy as np
 import scipy.linalg
 
 from squaresvm.kernels import Kernel
-from squaresvm.linalg.lapack import (
-    NotPositiveDefiniteError,
-    cholesky_in_place,
-    invert_cholesky_in_place,
-    solve_triangular_in_place,
-)
+from squaresvm.linalg.blas import solve_triangular_in_place
+from squaresvm.linalg.lapack import NotPositiveDefiniteError, cholesky_in_place, invert_cholesky_in_place
 from squaresvm.search.grid import Cell, Search, SearchResults
 from squaresvm.search.paths import LinearPath, Path
 from squaresvm.typing import FloatArray, IntArray, Matrix
