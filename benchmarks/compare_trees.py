@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,8 @@ def request(
     return lambda: work(model, X, y), answer
 
 
-def forget_one_by_one(model: Any, X: Any, y: Any) -> None:
-    for number in np.random.default_rng(2).permutation(len(y))[:200].tolist():
+def forget_one_by_one(model: Any, X: Any, y: Any, count: int = 200) -> None:
+    for number in np.random.default_rng(2).permutation(len(y))[:count].tolist():
         model.forget([number])
 
 
@@ -103,6 +103,9 @@ CASES: dict[str, Callable[[], tuple[Callable[[], Any], Callable[[Any], Any]]]] =
     "fit LagrangianSVC linear, sparse": lambda: fit("LagrangianSVC", *documents(), kernel="linear"),
     "fit LSSVCCV 400": lambda: fit("LSSVCCV", *blobs(400)),
     "forget 200 one by one, LSSVC 1,000": lambda: request("LSSVC", 1000, forget_one_by_one),
+    "forget 1,000 one by one, LSSVC 4,000": lambda: request(
+        "LSSVC", 4000, partial(forget_one_by_one, count=1000)
+    ),
     "forget 200 one by one, RLSSVC 1,000": lambda: request("RLSSVC", 1000, forget_one_by_one),
     "learn 50 one by one, LSSVC 1,000": lambda: request("LSSVC", 1000, learn_one_by_one),
     "learn 100 at once, RLSSVC 1,000": lambda: request("RLSSVC", 1000, learn_at_once),

@@ -11,7 +11,7 @@ import copy
 import pickle
 import tempfile
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -55,9 +55,6 @@ class Subject:
     ids: np.ndarray
     class_weight: dict | None = None
     warned: bool = False
-
-    def copied(self, model):
-        return Subject(model, self.X, self.y, self.weights, self.ids, self.class_weight, self.warned)
 
 
 @dataclass
@@ -159,11 +156,9 @@ class _History:
         given = self.setting.class_weight
         if given is None or self.setting.wrapper == "pairs":
             return None
-        return (
-            given
-            if isinstance(given, dict)
-            else dict(zip(model.classes_.tolist(), model.class_weight_.tolist(), strict=True))
-        )
+        if isinstance(given, dict):
+            return given
+        return dict(zip(model.classes_.tolist(), model.class_weight_.tolist(), strict=True))
 
     def _keep(self, subject, mask):
         subject.X, subject.y, subject.weights = subject.X[mask], subject.y[mask], subject.weights[mask]
@@ -180,9 +175,7 @@ class _History:
         if self.setting.wrapper == "window":
             counted = np.concatenate([subject.weights, weights])[-subject.model.size :] > 0
             labels = np.concatenate([subject.y, y])[-subject.model.size :]
-            if self.setting.classes and np.unique(labels[counted]).size < 2:
-                return None
-            if not counted.any():
+            if not counted.any() or (self.setting.classes and np.unique(labels[counted]).size < 2):
                 return None
         next_id = int(subject.ids.max(initial=-1)) + 1
         subject.model.learn(self.setting.given(X, together), y, sample_weight=weights)
@@ -280,13 +273,12 @@ class _History:
             other = squaresvm.load(path)
         if subject.class_weight is not None and isinstance(self.setting.class_weight, dict):
             # A file names no class that is gone: should it come back, it weighs what that of any name does.
-            subject = subject.copied(subject.model)
-            subject.class_weight = dict(other.class_weight)
+            subject = replace(subject, class_weight=dict(other.class_weight))
         return self._beside(subject, other)
 
     def _beside(self, subject, model):
         """Keep both the original and what was made from it, up to three; judge the new one now."""
-        other = subject.copied(model)
+        other = replace(subject, model=model)
         if len(self.subjects) < 3:
             self.subjects.append(other)
         else:
