@@ -10,7 +10,7 @@ from squaresvm._version import __version__
 
 if TYPE_CHECKING:
     from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
-    from squaresvm.evidence.absence import AbsenceProof, check_absence
+    from squaresvm.evidence.hashes import AbsenceProof, check_absence
     from squaresvm.evidence.receipt import Receipt, check_chain
     from squaresvm.features import Nystrom
     from squaresvm.files import forget, learn, load, save
@@ -63,7 +63,7 @@ _MODULES = {
     "estimators": ("LSSVC", "LSSVR", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"),
     "features": ("Nystrom",),
     "files": ("forget", "learn", "load", "save"),
-    "evidence.absence": ("AbsenceProof", "check_absence"),
+    "evidence.hashes": ("AbsenceProof", "check_absence"),
     "evidence.receipt": ("Receipt", "check_chain"),
     "judging.robust": ("Robust",),
     "meta.one_vs_one": ("OneVsOne",),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
-from squaresvm.runtime.arguments import check_integer
+from squaresvm.runtime.arguments import check_between, check_integer, check_positive
 
 __all__ = ["make_checkerboard", "make_ndc", "make_two_spirals", "ndc_blocks"]
 
@@ -64,7 +63,7 @@ def make_checkerboard(
     """
     n_samples = check_integer("n_samples", n_samples, 1)
     n_squares = check_integer("n_squares", n_squares, 2)
-    side = _real(side, "side", 0.0)
+    side = check_positive("side", side)
     unit = _generator(random_state).random((n_samples, 2))
     column, row = np.floor(unit * n_squares).astype(np.int64).T
     return unit * side, _labels((column + row) % 2 == 0)
@@ -114,9 +113,9 @@ def make_two_spirals(
     ((360, 2), 180)
     """
     n_samples = check_integer("n_samples", n_samples, 2)
-    turns = _real(turns, "turns", 0.0)
-    radius = _real(radius, "radius", 0.0)
-    noise = _real(noise, "noise", 0.0, closed=True)
+    turns = check_positive("turns", turns)
+    radius = check_positive("radius", radius)
+    noise = check_positive("noise", noise, zero=True)
 
     sign = np.where(np.arange(n_samples) % 2 == 0, 1, -1)
     t = np.empty(n_samples)  # 0 at the inner end, 1 at the outer
@@ -241,7 +240,7 @@ def ndc_blocks(
     n_features = check_integer("n_features", n_features, 1)
     block_size = check_integer("block_size", block_size, 1)
     n_centers = check_integer("n_centers", n_centers, 2)
-    separability = _real(separability, "separability", 0.5, 1.0)
+    separability = check_between("separability", separability, 0.5, 1.0)
     if np.dtype(dtype) not in (np.float64, np.float32):
         raise ValueError(f"dtype must be float64 or float32, got {np.dtype(dtype)}.")
     random = _generator(random_state)
@@ -351,14 +350,3 @@ def _generator(random_state: RandomState) -> np.random.Generator:
         return np.random.default_rng(random_state.integers(2**32, size=4))
     draws = check_random_state(random_state).randint(2**32, size=4, dtype=np.uint32)
     return np.random.default_rng(draws)
-
-
-def _real(value: object, name: str, low: float, high: float = np.inf, *, closed: bool = False) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {value!r}.")
-    number = float(value)
-    if not (low < number < high or (closed and number == low)):  # so that NaN is refused too
-        bound = f"{'at least' if closed else 'above'} {low:g}"
-        above = "finite" if high == np.inf else f"below {high:g}"
-        raise ValueError(f"{name} must be {bound} and {above}, got {number:g}.")
-    return number

@@ -16,8 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import squaresvm
 from squaresvm import LSSVC, LSSVR, RLSSVC, OneVsOne, Receipt, Window, check_absence, check_chain
-from squaresvm.evidence.absence import AbsenceProof, Tree
-from squaresvm.evidence.hashes import digest_of, id_hash, lanes_of, row_hashes
+from squaresvm.evidence.hashes import AbsenceProof, Tree, digest_of, id_hash, lanes_of, row_hashes
 from squaresvm.evidence.receipt import append_receipts, check_known, read_receipts
 from squaresvm.streaming import ArraySource
 from support.forged import arrays_of, opened, with_arrays

@@ -10,7 +10,7 @@ import pytest
 
 import squaresvm
 from squaresvm import LSSVC, check_chain
-from squaresvm.evidence.signatures import check_signatures, new_key, signed
+from squaresvm.evidence.log import check_signatures, new_key, signed
 
 pytest.importorskip("cryptography")
 

@@ -148,30 +148,36 @@ def test_ndc_blocks_are_the_rows_of_make_ndc(dtype, block_size):
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "message"),
     [
-        (lambda: make_checkerboard(0), ValueError, "n_samples must be an integer of at least 1"),
-        (lambda: make_checkerboard(10.0), ValueError, "n_samples must be an integer of at least 1; got 10.0"),
-        (lambda: make_checkerboard(True), ValueError, "n_samples must be an integer of at least 1; got True"),
-        (lambda: make_checkerboard(n_squares=1), ValueError, "n_squares must be an integer of at least 2"),
-        (lambda: make_checkerboard(side=0), ValueError, "side must be above 0 and finite, got 0"),
-        (lambda: make_checkerboard(side=np.nan), ValueError, "side .* got nan"),
-        (lambda: make_checkerboard(side=np.inf), ValueError, "side .* got inf"),
-        (lambda: make_checkerboard(side="9"), TypeError, "side must be a number, got '9'"),
-        (lambda: make_checkerboard(random_state="x"), ValueError, "cannot be used to seed"),
-        (lambda: make_two_spirals(1), ValueError, "n_samples must be an integer of at least 2"),
-        (lambda: make_two_spirals(turns=-1), ValueError, "turns must be above 0"),
-        (lambda: make_two_spirals(radius=0.0), ValueError, "radius must be above 0"),
-        (lambda: make_two_spirals(noise=-0.1), ValueError, "noise must be at least 0 and finite"),
-        (lambda: make_ndc(0), ValueError, "n_samples must be an integer of at least 1"),
-        (lambda: make_ndc(10, 0), ValueError, "n_features must be an integer of at least 1"),
-        (lambda: make_ndc(10, n_centers=1), ValueError, "n_centers must be an integer of at least 2"),
-        (lambda: make_ndc(10, separability=0.5), ValueError, "above 0.5 and below 1, got 0.5"),
-        (lambda: make_ndc(10, separability=1), ValueError, "above 0.5 and below 1, got 1"),
-        (lambda: make_ndc(10, dtype=int), ValueError, "dtype must be float64 or float32"),
-        (lambda: ndc_blocks(10, block_size=0), ValueError, "block_size must be an integer of at least 1"),
+        (lambda: make_checkerboard(0), "n_samples must be an integer of at least 1"),
+        (lambda: make_checkerboard(10.0), "n_samples must be an integer of at least 1; got 10.0"),
+        (lambda: make_checkerboard(True), "n_samples must be an integer of at least 1; got True"),
+        (lambda: make_checkerboard(n_squares=1), "n_squares must be an integer of at least 2"),
+        (lambda: make_checkerboard(side=0), "side must be a finite number greater than 0; got 0"),
+        (lambda: make_checkerboard(side=np.nan), "side .* got nan"),
+        (lambda: make_checkerboard(side=np.inf), "side .* got inf"),
+        (lambda: make_checkerboard(side="9"), "side must be a finite number greater than 0; got '9'"),
+        (lambda: make_checkerboard(random_state="x"), "cannot be used to seed"),
+        (lambda: make_two_spirals(1), "n_samples must be an integer of at least 2"),
+        (lambda: make_two_spirals(turns=-1), "turns must be .* greater than 0; got -1"),
+        (lambda: make_two_spirals(radius=0.0), "radius must be .* greater than 0; got 0.0"),
+        (lambda: make_two_spirals(noise=-0.1), "noise must be a finite number at least 0; got -0.1"),
+        (lambda: make_ndc(0), "n_samples must be an integer of at least 1"),
+        (lambda: make_ndc(10, 0), "n_features must be an integer of at least 1"),
+        (lambda: make_ndc(10, n_centers=1), "n_centers must be an integer of at least 2"),
+        (
+            lambda: make_ndc(10, separability=0.5),
+            "between 0.5 and 1, both excluded; got 0.5",
+        ),
+        (
+            lambda: make_ndc(10, separability=1),
+            "between 0.5 and 1, both excluded; got 1",
+        ),
+        (lambda: make_ndc(10, dtype=int), "dtype must be float64 or float32"),
+        (lambda: ndc_blocks(10, block_size=0), "block_size must be an integer of at least 1"),
     ],
 )
-def test_bad_input_is_named(call, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
         call()

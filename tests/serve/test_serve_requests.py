@@ -297,7 +297,7 @@ def test_the_chain_of_receipts_and_absence(folder):
         ("learn", 1, 89),
     ]
     assert receipts[-1].number == answer["chain_number"]
-    proof = squaresvm.evidence.absence.AbsenceProof.from_json(found["proof"])
+    proof = squaresvm.evidence.hashes.AbsenceProof.from_json(found["proof"])
     assert squaresvm.check_absence(proof, receipts[-1].commitment) == []
     assert proof.id_hash in receipts[-2].id_hashes
     assert verdict["ok"]

@@ -15,8 +15,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
-from squaresvm.evidence.absence import AbsenceProof, Tree
-from squaresvm.evidence.hashes import Lanes, id_hash, joined_digest, lanes_of, model_digest, row_hashes
+from squaresvm.evidence.hashes import (
+    AbsenceProof,
+    Lanes,
+    Tree,
+    id_hash,
+    joined_digest,
+    lanes_of,
+    model_digest,
+    row_hashes,
+)
 from squaresvm.evidence.log import Facts, Log, now
 from squaresvm.evidence.receipt import Receipt, append_receipts
 from squaresvm.models.model import Model, Update
@@ -339,7 +347,7 @@ class Proving:
         Parameters
         ----------
         path : path-like
-            File with a private key, which :func:`squaresvm.evidence.signatures.new_key` makes.
+            File with a private key, which :func:`squaresvm.evidence.log.new_key` makes.
 
         Returns
         -------

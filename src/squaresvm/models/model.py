@@ -36,6 +36,7 @@ __all__ = [
     "as_flat",
     "labels_of",
     "positive",
+    "rows_of_weight",
     "warn_unless_converged",
     "weigh",
 ]
@@ -116,6 +117,11 @@ def weigh(
 def positive(weights: FloatArray) -> IntArray:
     """Return where the rows of positive weight stand."""
     return np.arange(weights.size) if all_positive(weights) else np.flatnonzero(weights > 0)
+
+
+def rows_of_weight(weights: FloatArray) -> IntArray | slice:
+    """Return the same, all of them as a slice, which copies nothing."""
+    return slice(None) if all_positive(weights) else np.flatnonzero(weights > 0)
 
 
 def all_positive(weights: FloatArray) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.models.model import Settings
+from squaresvm.models.model import Settings, rows_of_weight
 from squaresvm.operators import (
     DenseOperator,
     DistributedOperator,
@@ -35,7 +35,6 @@ __all__ = [
     "gathered_rows",
     "make_operator",
     "make_problem",
-    "rows_of_weight",
 ]
 
 
@@ -70,12 +69,6 @@ def make_problem(
     else:
         costs = settings.C * weights
     return Problem(operator, targets, costs, settings.loss, settings.bias)
-
-
-def rows_of_weight(weights: FloatArray) -> IntArray | slice:
-    """Return where the positive weights are; all of them as a slice, which copies nothing."""
-    positive = weights > 0
-    return slice(None) if positive.all() else np.flatnonzero(positive)
 
 
 def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from squaresvm.evidence.absence import AbsenceProof
+from squaresvm.evidence.hashes import AbsenceProof
 from squaresvm.files import load
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray

@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from squaresvm.evidence.absence import AbsenceProof, Tree, check_absence
-from squaresvm.evidence.hashes import digest_of, id_hash, joined_digest, lanes_of, model_digest, row_hashes
+from squaresvm.evidence.hashes import (
+    AbsenceProof,
+    Tree,
+    check_absence,
+    digest_of,
+    id_hash,
+    joined_digest,
+    lanes_of,
+    model_digest,
+    row_hashes,
+)
 from squaresvm.evidence.log import Log
 from squaresvm.evidence.receipt import Receipt, check_chain, check_known, read_receipts
 from squaresvm.streaming import Block, Source
