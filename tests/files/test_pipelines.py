@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -393,3 +394,43 @@ def test_commands_refuse_in_one_line_what_a_pipeline_cannot(served, capsys, tmp_
         assert words in error
         assert len(error.splitlines()) == 1
     assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "estimator", [LSSVC(kernel="linear", C=3.0), RLSSVC(kernel="linear", C=3.0), LSSVR()]
+)
+def test_a_landmark_is_dropped_and_the_model_follows(estimator, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] if isinstance(estimator, LSSVR) else X[:, 0] > 0.2
+    steps = StandardScaler(), Nystrom(12, random_state=0)
+    pipeline = make_pipeline(*steps, estimator).fit(X, y)
+    landmarks = pipeline.steps[1][1].landmark_indices_
+    gone = [int(landmarks[0]), int(landmarks[5]), *np.setdiff1d(np.arange(60), landmarks)[:2].tolist()]
+    before = pipeline.predict(X)
+    for rows, what in ((None, "is a landmark"), (X[::-1], "not those"), (X[:-1], "not those")):
+        with pytest.raises(ValueError, match=what):
+            squaresvm.forget(pipeline, gone, rows=rows)
+    assert pipeline.predict(X).tolist() == before.tolist()
+    receipt = squaresvm.forget(pipeline, gone, rows=X, verify=True)
+    assert (receipt.ids, receipt.rows, receipt.remaining) == (tuple(gone), 4, 56)
+    assert "Nystrom" in " ".join(receipt.kept)
+    stay = np.delete(np.arange(60), gone)
+    nystrom, last = pipeline.steps[1][1], pipeline.steps[2][1]
+    assert nystrom.landmark_indices_.size == 10
+    assert not set(nystrom.landmark_indices_.tolist()) & set(gone)
+    assert last.ids_.tolist() == stay.tolist()
+    features = pipeline[:-1].transform(X[stay])
+    fresh = clone(estimator)
+    if isinstance(estimator, LSSVR):
+        fresh.set_params(gamma=last.gamma_)  # The number that was taken at fit.
+    fresh.fit(features, y[stay])
+    values = getattr(fresh, "decision_function", fresh.predict)(features)
+    found = getattr(pipeline, "decision_function", pipeline.predict)(X[stay])
+    np.testing.assert_allclose(found, values, rtol=0, atol=1e-6)
+    assert squaresvm.verify(pipeline, receipts=last.receipts_, absent=gone[0]).ok
+    squaresvm.save(pipeline, tmp_path / "p.model")
+    again = squaresvm.load(tmp_path / "p.model")
+    plain = np.setdiff1d(stay, landmarks)[:1].tolist()
+    assert squaresvm.forget(again, plain, rows=X[stay]).remaining == 55
+    assert squaresvm.verify(again, receipts=last.receipts_).ok

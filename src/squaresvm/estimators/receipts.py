@@ -91,10 +91,12 @@ def written(
     seconds: float,
     names: tuple[Hashable, ...] = (),
     classes_gone: tuple[Hashable, ...] = (),
+    came: tuple[bytes, ...] = (),
 ) -> tuple[Log, Receipt]:
     """Return the log with a request, and its receipt.
 
-    `counts` are the rows held before and after it, `hashes` those of the rows that came or left.
+    `counts` are the rows held before and after it, `hashes` those of the rows that came or left, `came` those
+    of rows that a request to forget has given other features.
     """
     key = log.key
     receipt = _BLANK.but(
@@ -113,7 +115,7 @@ def written(
         rows_before=counts[0],
         id_hashes=tuple([id_hash(key, name) for name in names]),
     )
-    return (log.written(receipt, (), hashes) if kind == "forget" else log.written(receipt, hashes)), receipt
+    return (log.written(receipt, came, hashes) if kind == "forget" else log.written(receipt, hashes)), receipt
 
 
 def hashes_of(

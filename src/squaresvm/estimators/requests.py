@@ -135,7 +135,11 @@ class Requests(Proving):
 
     def _forgotten(self, ids: Iterable[Hashable], verify: bool) -> Receipt:
         """Remove rows, and return the receipt; the lock is held."""
-        start, proposal = time.perf_counter(), self._propose_forget(ids, bool(verify))
+        start = time.perf_counter()
+        return self._adopted(self._propose_forget(ids, bool(verify)), verify, start)
+
+    def _adopted(self, proposal: Proposal, verify: bool, start: float) -> Receipt:
+        """Put a request to forget in place, and return its receipt."""
         self._adopt_proposal(proposal)
         receipt = proposal.receipt
         assert receipt is not None
@@ -286,6 +290,25 @@ class Updating(LeavingOut, Requests):
         proposal = self._proposed(before, update, "forget", start, positions)
         proposal.estimator._drop_results()
         return proposal
+
+    def _propose_on(self, X: Matrix, positions: IntArray) -> Proposal:
+        """Return what a fit of the other rows by the same numbers leads to; their features are X now."""
+        start, before, claim = time.perf_counter(), self._holding("other features"), Claim()
+        rest = before.rows.without(positions).compact().as_given()
+        trial = self._copy()
+        trial.n_features_in_ = int(X.shape[1])
+        trial.__dict__.pop("feature_names_in_", None)
+        after = trial._trained(replace(rest, base=X, is_owned=True), before.settings, None, claim)
+        trial._state = after
+        trial._drop_results()
+        log = log_of(self._log, before.n_rows)
+        names, counts = before.rows.ids.leaving(positions), (before.n_rows, after.n_rows)
+        key, held = log.key, after.certificate.residual
+        found = Receipt(names, after.n_rows, held, False, True, 0.0, checked=after.n_rows)
+        left, came = hashes_of(key, before.rows), hashes_of(key, after.rows)
+        seconds, gone = time.perf_counter() - start, _lost(before, after)
+        trial._log, receipt = written(log, "forget", found, counts, left, seconds, names, gone, came)
+        return Proposal(trial, claim.commit, receipt)
 
     def _propose_reweighted(self, factors: FloatArray) -> Proposal:
         """Return what the caller's weights times `factors` lead to: a fit of the same rows with them."""

@@ -10,18 +10,22 @@ from __future__ import annotations
 import copy
 import io
 import json
+import time
 import zipfile
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from squaresvm.estimators.requests import Updating
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.features import Nystrom
 from squaresvm.files.kinds import decode_kind, encode_kind
 from squaresvm.files.values import Arrays, array_of
+from squaresvm.models.ownership import REQUESTS
 from squaresvm.runtime.extras import install_line
 
 __all__ = ["Front", "decode_front", "encode_front", "forget", "learn", "remember"]
@@ -162,9 +166,14 @@ class Front:
                 )
         return found
 
-    def check_forgets(self, model: Any, ids: Iterable[Hashable]) -> None:
-        """Raise a ValueError where a step holds rows as they are, and so what is to be forgotten."""
+    def check_forgets(self, model: Any, ids: Iterable[Hashable], but: Any = None) -> None:
+        """Raise a ValueError where a step holds rows as they are, and so what is to be forgotten.
+
+        `but` is a step that drops its landmarks.
+        """
         for path, step in self.leaves():
+            if step is but and isinstance(step, Nystrom):
+                continue
             if type(step).__name__ in _HOLD_ROWS:
                 raise ValueError(
                     f"step {path!r} ({type(step).__name__}) holds rows of its fit and cannot forget any: "
@@ -186,8 +195,33 @@ def _check_landmarks(path: str, step: Nystrom, model: Any, ids: Iterable[Hashabl
     if found is not None:
         raise ValueError(
             f"row {found!r} is a landmark of step {path!r} (Nystrom), from which all features come: "
-            "nothing was forgotten. Fit the pipeline anew without it"
+            "nothing was forgotten. Give the rows that the model holds as rows, or fit the pipeline anew "
+            "without it"
         )
+
+
+def _forget_landmarks(
+    front: Front, step: Nystrom, model: Any, ids: list[Hashable], rows: Any, verify: bool
+) -> Receipt:
+    """Drop landmarks of the step before a model, and have the model follow: fitted to the other features."""
+    if not isinstance(model, Updating) or model._holding("landmarks").rows.ids.arrivals is None:
+        raise ValueError(
+            "landmarks leave a single model whose rows have arrival numbers: nothing was forgotten. Fit the "
+            "pipeline anew without these rows"
+        )
+    with REQUESTS:
+        start, held = time.perf_counter(), model._holding("landmarks").rows
+        features = front.transform(rows)
+        if features.shape != held.X.shape or not np.allclose(features, held.X):
+            raise ValueError("rows are not those that the model holds, in the order of ids_")
+        positions, other = held.ids.positions(ids), copy.copy(step)
+        other.forget(np.intersect1d(step.landmark_indices_, held.ids.values[positions]).tolist())
+        rest = _safe_indexing(rows, np.delete(np.arange(held.count), positions))
+        for _, before in front.steps[:-1]:
+            rest = before.transform(rest)
+        proposal = model._propose_on(other.transform(rest), positions)
+        step.__dict__.update(other.__dict__)
+        return model._adopted(proposal, verify, start)
 
 
 def _leaves(path: str, step: Any) -> Iterator[tuple[str, Any]]:
@@ -274,7 +308,7 @@ def learn(model: Any, X: Any, y: Any, *, sample_weight: Any = None, ids: Any = N
     return model
 
 
-def forget(model: Any, ids: Iterable[Hashable], *, verify: bool = False) -> Receipt:
+def forget(model: Any, ids: Iterable[Hashable], *, verify: bool = False, rows: Any = None) -> Receipt:
     """Remove rows from a fitted model, or from the one at the end of a pipeline, exactly.
 
     The steps before it keep what they took from all rows of their fit, such as means and levels: the
@@ -287,6 +321,10 @@ def forget(model: Any, ids: Iterable[Hashable], *, verify: bool = False) -> Rece
     ids : iterable of hashable
     verify : bool, default=False
         Whether the residual on the receipt is of all rows.
+    rows : array-like or data frame, optional
+        All rows that the model holds, as they go into the pipeline, in the order of ``ids_``: needed where
+        one that leaves is a landmark of a `Nystrom` before the model. The landmark is dropped, and the model
+        is fitted to the features that the others make, with the numbers that it has.
 
     Returns
     -------
@@ -314,8 +352,11 @@ def forget(model: Any, ids: Iterable[Hashable], *, verify: bool = False) -> Rece
     front, last = _asked(model, "forget")
     names = list(ids)
     if front is not None:
-        front.check_forgets(last, names)
+        step = front.steps[-1][1] if front.steps and rows is not None else None
+        front.check_forgets(last, names, but=step)
         remember(front, last)
+        if isinstance(step, Nystrom) and not set(names).isdisjoint(step.landmark_indices_.tolist()):
+            return _forget_landmarks(front, step, last, names, rows, verify)
     receipt: Receipt = last.forget(names, verify=True) if verify else last.forget(names)
     if front is None or receipt.kept:  # With `verify` it is sealed, and says so itself.
         return receipt
