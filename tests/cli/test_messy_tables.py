@@ -1,11 +1,13 @@
-"""Ten messy tables through train, evaluate, predict, learn, forget and inspect."""
+"""Messy tables through train, evaluate, predict, learn, forget and inspect."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from support.commands import run, told
@@ -109,6 +111,29 @@ TABLES = {
         ["--id", "Nr"],
         encoding="latin-1",
     ),
+    "a byte order mark and remarks of two lines": Messy(
+        "Kunde;Umsatz;Bemerkung;Ergebnis",
+        lambda z, i: (
+            f'"K{i:04d}";"{german(1000 + 900 * z)}";"sagt ""ja"";\nund {i % 3}";{"gut" if z > 0 else "arg"}'
+        ),
+        {"Umsatz": "number", "Bemerkung": "category"},
+        ["--id", "Kunde"],
+        encoding="utf-8-sig",
+    ),
+    "yes and no in four spellings, and zip codes": Messy(
+        "id,smoker,member,paid,zip,x,label",
+        lambda z, i: (
+            f"{i:05d},{i % 2 > 0},{'TRUE' if i % 3 else 'false'},{'YN'[i % 2]},0{101 + i % 9},{z:.3f},{z > 0}"
+        ),
+        {"smoker": "category", "member": "category", "paid": "category", "zip": "category", "x": "number"},
+        ["--id", "id"],
+    ),
+    "a label of two numbers with gaps": Messy(
+        "visit,x,label",
+        lambda z, i: f"v{i},{z:.3f},{float(z > 0)}",
+        {"x": "number"},
+        ["--id", "visit", "--skip-unlabelled"],
+    ),
 }
 
 
@@ -153,6 +178,73 @@ def test_from_the_first_file_to_a_page(tmp_path, name):
     page = tmp_path / "page.html"
     run("evaluate", model, new, *read, "--html", page)
     assert page.read_text().lower().startswith("<!doctype html")
+
+
+def test_parquet_with_categories_times_and_decimals(tmp_path):
+    rng = np.random.default_rng(4)
+    price = rng.normal(50.0, 10.0, 120).round(2)
+    frame = pd.DataFrame(
+        {
+            "kind": pd.Categorical(rng.choice(["low", "mid", "high"], 120)),
+            "when": pd.Timestamp("2021-03-01") + pd.to_timedelta(rng.integers(0, 10**7, 120), unit="s"),
+            "price": [Decimal(f"{value:.2f}") for value in price],
+            "ok": rng.choice([True, False], 120),
+            "count": pd.array(rng.integers(0, 9, 120), dtype="Int64"),
+            "label": np.where(price > 50, "dear", "cheap"),
+        }
+    )
+    frame.loc[5, "count"] = pd.NA
+    data, model = tmp_path / "a.parquet", tmp_path / "m"
+    frame.to_parquet(data)
+    assert "row 5: column 'count' holds no value" in run("train", data, "-o", model, code=2).stderr
+    facts = told("train", data, "-o", model, "--missing", "mean", "-c", "10")
+    kinds = {plan["name"]: plan["kind"] for plan in facts["plan"]}
+    assert (kinds["kind"], kinds["when"], kinds["price"]) == ("category", "date", "number")
+    figures = told("evaluate", model, data)["figures"]
+    assert figures[0]["value"] > 0.9
+    assert told("forget", model, "--ids", "5")["remaining"] == 119
+
+
+def test_dates_in_two_formats_are_no_levels(tmp_path):
+    lines = [f"{day(i / 40, i):{'%d/%m/%Y' if i % 3 else '%Y-%m-%d'}},{i % 5},{i % 2}" for i in range(40)]
+    data = tmp_path / "a.csv"
+    data.write_text("start,visits,label\n" + "\n".join(lines) + "\n")
+    for options in ([], ["--date", "start"]):
+        said = run("train", data, "-o", tmp_path / "m", *options, code=2).stderr
+        assert "has dates in several formats, such as" in said
+        assert "'2020-06-01'" in said
+        assert "--drop start" in said
+    run("train", data, "-o", tmp_path / "m", "--drop", "start")
+
+
+def test_a_file_that_is_learned_twice_is_noticed(tmp_path):
+    table, model = TABLES["names and comments"], tmp_path / "m"
+    data, new = put(tmp_path / "a.csv", table, 0, 60), put(tmp_path / "b.csv", table, 60, 3)
+    run("train", data, "-o", model, *table.options)
+    assert "held already" not in run("learn", model, new).stderr
+    assert "3 ids are held already: each now names" in run("learn", model, new).stderr
+
+
+def test_what_is_said_of_a_file_is_noted_only_where_it_matters(tmp_path):
+    data = tmp_path / "a.csv"
+    data.write_text("price,rooms,value\n" + "".join(f'"€ {i},000",{i % 7},{3 * i}.5\n' for i in range(1, 40)))
+    options = ["--estimator", "lssvr", "--thousands", ","]
+    notes = run("train", data, "-o", tmp_path / "m", *options).stderr
+    assert "column 'price' is taken for numbers" in notes
+    assert "rooms" not in notes
+
+
+def test_a_rare_class_is_judged_by_the_figure_that_sees_it(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    labels = np.where(X[:, 0] + 0.4 * rng.normal(size=300) > 1.9, "fraud", "fine")
+    data = tmp_path / "a.csv"
+    data.write_text(
+        "x,z,label\n" + "".join(f"{a:.4f},{b:.4f},{c}\n" for (a, b), c in zip(X, labels, strict=True))
+    )
+    said = run("train", data, "-o", tmp_path / "m", "--class-weight", "balanced").stdout
+    assert "The accuracy is not better than the majority class 'fine'" in said
+    assert "The balanced accuracy, which counts each class alike, is." in said
 
 
 def test_evaluate_says_what_stands_beside(tmp_path):

@@ -150,7 +150,7 @@ class TestCsv:
             ("a\n1\n", "line 1: names one column only"),
             ("1,2\n3,4\n", "line 1: looks like a row and not like names, for it holds the number '1'"),
             ("a,1.5\n3,4\n", "line 1: looks like a row and not like names, for it holds the number '1.5'"),
-            ("a,a\n3,4\n", "line 1: two columns have the name 'a'"),
+            ("a,a\n3,4\n", "line 1: two columns have the name 'a': rename one of them"),
             ("a,b\n3,4\n5\n", "line 3: has 1 cells, and the first line names 2 columns"),
             ('a,b\n3,4\n"5,6\n', "line 3: is not CSV"),
             ("a,b\n3,4\n5,\0\n", "line 3: is not text: it holds a zero byte"),

@@ -14,7 +14,7 @@ from squaresvm.cli.figures import figures_of
 from squaresvm.cli.inputs import ModelPath, Queries, labelled_rows, open_model
 from squaresvm.cli.options import Encoding
 from squaresvm.cli.places import check_page_place
-from squaresvm.judging.figures import Figure, confusion, probability_figures
+from squaresvm.judging.figures import Figure, against_guessing, confusion, probability_figures
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.typing import FloatArray
@@ -65,8 +65,8 @@ def evaluate(
         printer.say(f"  {figure}")
     for line in _confusion_lines(facts):
         printer.say(line)
-    if figures[0].baseline is not None and not figures[0].is_above_guessing:
-        printer.say(f"That is not better than {figures[0].guess}, within two standard errors.")
+    if words := against_guessing(figures):
+        printer.say(words)
     if html is not None:
         with printer.writing(html):
             write_atomically(html, render(_page(facts, model_path, data)))

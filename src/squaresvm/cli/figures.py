@@ -9,7 +9,7 @@ import numpy as np
 
 from squaresvm.cli.console import Printer
 from squaresvm.cli.inputs import Data
-from squaresvm.judging.figures import Figure, accuracy_figures, value_figures
+from squaresvm.judging.figures import Figure, accuracy_figures, against_guessing, value_figures
 from squaresvm.models.model import labels_of
 from squaresvm.problem import Loss
 from squaresvm.readers.preparation import PreparedRows
@@ -49,9 +49,8 @@ class TrainingFigures:
         if gap > 2.0 * (main.error or 0.0):
             words += ": judge it by leave-one-out, for it fits rows that it has seen better than new ones"
         lines.append(f"Training {seen.name} {seen.value:.3f}, {words}.")
-        if not main.is_above_guessing:
-            lines.append(f"That is not better than {main.guess}, within two standard errors.")
-        return lines
+        words = against_guessing(self.left_out)
+        return [*lines, words] if words else lines
 
     def facts(self) -> dict[str, Any]:
         """Return the figures as JSON."""

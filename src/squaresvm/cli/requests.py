@@ -172,7 +172,7 @@ def learn(
         record = Record.of(model)
         with printer.working(f"Reading {data}"):
             model, rows = new_rows(data, model, encoding=encoding, skip_unlabelled=skip_unlabelled)
-        for note in rows.notes:
+        for note in (*rows.notes, *_held_already(model, rows.ids)):
             printer.note(f"{data}: {note}")
         start = time.perf_counter()
         try:
@@ -199,6 +199,15 @@ def learn(
         }
     )
     printer.end(certificate)
+
+
+def _held_already(model: Any, ids: list[Any] | None) -> list[str]:
+    """Return what to say of ids that name rows already: whoever learns a file twice has its rows twice."""
+    known = set(model.ids_.tolist()) & set(ids or ())
+    if not known:
+        return []
+    which = "1 id is" if len(known) == 1 else f"{len(known)} ids are"
+    return [f"{which} held already: each now names the rows that were there and the new ones"]
 
 
 def forget(

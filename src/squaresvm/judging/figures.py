@@ -15,7 +15,14 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from squaresvm.typing import BoolArray, FloatArray
 
-__all__ = ["Figure", "accuracy_figures", "confusion", "probability_figures", "value_figures"]
+__all__ = [
+    "Figure",
+    "accuracy_figures",
+    "against_guessing",
+    "confusion",
+    "probability_figures",
+    "value_figures",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,23 @@ class Figure:
         """Whether the figure, where more is better, is above the guess by two standard errors."""
         assert self.baseline is not None
         return self.value - self.baseline > 2.0 * (self.error or 0.0)
+
+
+def against_guessing(figures: Sequence[Figure]) -> str:
+    """Return what to say where the first of some figures is not better than a guess; else nothing.
+
+    Examples
+    --------
+    >>> from squaresvm.judging.figures import Figure, against_guessing
+    >>> against_guessing([Figure("accuracy", 0.94, 0.01, 0.95, "the majority class 'no'")])
+    "The accuracy is not better than the majority class 'no', within two standard errors."
+    """
+    main, *others = figures
+    if main.baseline is None or main.is_above_guessing:
+        return ""
+    words = f"The {main.name} is not better than {main.guess}, within two standard errors."
+    better = [each for each in others if each.name.startswith("balanced") and each.is_above_guessing]
+    return f"{words} The {better[0].name}, which counts each class alike, is." if better else words
 
 
 def _plain(value: float) -> str:

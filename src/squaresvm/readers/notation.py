@@ -19,7 +19,7 @@ import numpy as np
 
 from squaresvm.typing import FloatArray
 
-__all__ = ["PLAIN", "AmbiguousError", "Notation", "guess_date", "guess_number"]
+__all__ = ["PLAIN", "AmbiguousError", "Notation", "common_dates", "guess_date", "guess_number"]
 
 _CODES = re.compile(
     "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|SEK|TRY|USD|ZAR|kr|zł|Kč|Fr|%"
@@ -223,6 +223,29 @@ def guess_date(cells: Sequence[str]) -> Notation | None:
     forms = ["iso", *(form + time for form in _DATES[1:] for time in _TIMES)]
     possible = [Notation(date=form) for form in forms if all(_days(cell, form) is not None for cell in cells)]
     return _only(possible, cells)
+
+
+def common_dates(cells: Sequence[str]) -> tuple[tuple[str, str], tuple[str, str]] | None:
+    """Return a format that a third of the cells or more are dates in and such a cell, and the same of others.
+
+    None where the cells are no dates in several formats.
+
+    Examples
+    --------
+    >>> from squaresvm.readers.notation import common_dates
+    >>> common_dates(["2020-05-26", "27/02/2021", "2020-11-03"])
+    (('iso', '2020-05-26'), ('%d/%m/%Y', '27/02/2021'))
+    """
+    rest = list(cells)
+    found: list[tuple[str, str]] = []
+    for _ in range(2):
+        counts = {form: sum(_days(cell, form) is not None for cell in rest) for form in _DATES}
+        form = max(counts, key=lambda each: counts[each])
+        if not counts[form] or (not found and 3 * counts[form] < len(cells)):
+            return None
+        found.append((form, next(cell for cell in rest if _days(cell, form) is not None)))
+        rest = [cell for cell in rest if _days(cell, form) is None]
+    return found[0], found[1]
 
 
 def _separators(decimal: str | None, thousands: str | None) -> Iterable[tuple[str, str]]:

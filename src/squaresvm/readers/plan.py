@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from squaresvm.readers.features import Category, Feature, category_of, number_of
-from squaresvm.readers.notation import PLAIN, AmbiguousError, Notation, guess_date, guess_number
+from squaresvm.readers.notation import PLAIN, AmbiguousError, Notation, common_dates, guess_date, guess_number
 from squaresvm.readers.origin import TableError
 from squaresvm.readers.table import Column, Table
 
@@ -182,6 +182,7 @@ def _date(table: Table, column: Column, form: str) -> Notation:
     cells = [cell for cell in column.texts() if cell]
     found = _found_date(table, column, cells)
     if found is None:
+        _check_dates(table, column)
         raise TableError(
             f"{table.path}: column {column.name!r} holds {cells[0]!r}, in no format of dates that is known; "
             f"give it by --date '{column.name}=%d/%m/%Y' or the like"
@@ -201,9 +202,23 @@ def _check_mixed(table: Table, column: Column) -> None:
     )
 
 
+def _check_dates(table: Table, column: Column) -> None:
+    """Raise a TableError where cells are dates in several formats: as words they would be levels."""
+    cells = [cell for cell in column.texts() if cell]
+    forms = common_dates(cells)
+    if forms is None:
+        return
+    (_, first), (_, second) = forms
+    raise TableError(
+        f"{table.path}: column {column.name!r} has dates in several formats, such as {first!r} and "
+        f"{second!r}: write them in one, such as 2020-12-31, or leave the column out by --drop {column.name}"
+    )
+
+
 def _levels(table: Table, column: Column, what: str) -> Category:
     found = category_of(column)
     if found.width > _FEW and 3 * found.width > table.count:
+        _check_dates(table, column)
         row = int(np.flatnonzero(~column.missing)[0])
         raise TableError(
             f"{table.path}: column {column.name!r} holds {found.width} different {what} in {table.count} "
@@ -223,7 +238,10 @@ def _described(column: Column, feature: Feature, missing: int) -> ColumnPlan:
     assert values is not None
     present = values[~np.isnan(values)]
     low, high = (_shown(value, notation) for value in (present.min(), present.max()))
-    words = "" if notation == PLAIN else f" ({notation})"
+    written = notation
+    if notation.thousands and not any(notation.thousands in cell for cell in column.texts()):
+        written = replace(notation, thousands="")  # Said of the file, and of no use here.
+    words = "" if written == PLAIN else f" ({written})"
     kind = "date" if notation.date else "number"
     return ColumnPlan(column.name, kind, f"{low} to {high}{words}", missing, _row_numbers(values))
 

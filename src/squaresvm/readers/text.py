@@ -166,7 +166,7 @@ def _names(path: Path, line: int, record: list[str]) -> list[str]:
     names = [name or f"column_{number}" for number, name in enumerate(names, 1)]
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise TableError(f"{place}: two columns have the name {name[:40]!r}")
+            raise TableError(f"{place}: two columns have the name {name[:40]!r}: rename one of them")
     return names
 
 
