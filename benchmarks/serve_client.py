@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -38,14 +37,10 @@ def make_model(folder, count):
 class Server:
     """A server in a process of its own."""
 
-    def __init__(self, folder, *options, file_limit=None):
-        def limit():
-            if file_limit is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, resource.RLIM_INFINITY))
-
+    def __init__(self, folder, *options):
         command = [sys.executable, "-m", "squaresvm", "serve", str(folder), "--port", "0", *options]
         self.began = time.perf_counter()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=limit)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         self.port = int(line.split("127.0.0.1:")[1].split("/")[0])
 

@@ -14,9 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 import signal
+import subprocess
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +34,8 @@ from serve_client import (
     reference,
     run,
 )
+
+import squaresvm
 
 
 def next_change(rows, rng, number):
@@ -104,36 +109,73 @@ async def kill(options):
     }
 
 
-async def disk(options):
-    """Let no file grow beyond a limit, as on a full disk: changes are refused whole, predictions go on."""
+@contextmanager
+def small_disk(size):
+    """Give a folder that is a disk of its own; needs the right to mount."""
     with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+async def disk(options):
+    """Fill a disk of 8 MB, kill the server while it is full, then make room: nothing acknowledged is lost."""
+    with small_disk("8m") as folder:
         rows = make_model(folder, 200)
-        limit = Path(folder, "m.model").stat().st_size + 60_000
-        server = Server(folder, "--save-seconds", "0.3", file_limit=limit)
+        (folder / "filler").write_bytes(bytes(7 * 2**20))
+        server = Server(folder, "--save-seconds", "0.3")
         connection, queries = await ready(server.port), make_rows(20, seed=2)[0]
-        refused = taken = 0
-        for number in range(60):
-            count = 40
-            X, y = make_rows(count, seed=number + 10)
-            names = [f"d{number}-{i}" for i in range(count)]
+        taken, refused, errors = 0, [], []
+
+        async def learn(number):
+            nonlocal taken
+            X, y = make_rows(40, seed=number + 10)
+            names = [f"d{number}-{i}" for i in range(40)]
             body = {"records": X.tolist(), "labels": y.tolist(), "ids": names}
             status, answer = await connection.post("/models/m/learn", body)
             assert status in (200, 507), answer
-            taken, refused = taken + (status == 200), refused + (status == 507)
-            if status == 200:
-                rows |= {name: (row, int(label)) for name, row, label in zip(names, X, y, strict=True)}
+            if status == 507:
+                refused.append(json.loads(answer)["error"])
+                return
+            taken += 1
+            rows.update(zip(names, zip(X, map(int, y), strict=True), strict=True))
+
+        async def check():
             status, answer = await connection.post("/v2/models/m/infer", infer_body(queries))
             assert status == 200, answer
-        error = float(np.abs(decision(answer) - reference(rows, queries)).max())
+            errors.append(float(np.abs(decision(answer) - reference(rows, queries)).max()))
+
+        number = 0
+        while len(refused) < 30:
+            await learn(number)
+            number += 1
+        await check()
+        free = shutil.disk_usage(folder).free
         server.end(signal.SIGKILL)
-        server = Server(folder)
+        server = Server(folder, "--save-seconds", "0.3")
         connection = await ready(server.port)
-        status, answer = await connection.post("/v2/models/m/infer", infer_body(queries))
-        again = float(np.abs(decision(answer) - reference(rows, queries)).max())
+        await check()
+        (folder / "filler").unlink()
+        before = taken
+        for more in range(10):
+            await learn(number + more)
+        assert taken == before + 10, "the server does not recover"
+        await check()
+        verdict = (await connection.ask("GET", "/models/m/verify"))[1]
+        assert json.loads(verdict)["ok"], verdict
         server.end()
-    assert refused > 0
-    assert max(error, again) < 1e-8
-    return {"taken": taken, "refused_whole": refused, "difference": error, "after_a_kill": again}
+        held = squaresvm.load(folder / "m.model").ids_.tolist()
+        assert sorted(held) == sorted(rows)
+    assert max(errors) < 1e-8
+    return {
+        "taken_until_full": before,
+        "refused_whole": len(refused),
+        "free_bytes_then": free,
+        "said": sorted(set(refused)),
+        "largest_difference_to_a_refit": max(errors),
+    }
 
 
 def hostile_value(rng, depth=0):
