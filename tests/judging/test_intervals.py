@@ -77,16 +77,16 @@ def test_follows_the_rows_that_are_held():
 @pytest.mark.parametrize("coverage", [0.6, 0.9])
 @pytest.mark.parametrize("noise", ["normal", "skewed"])
 def test_covers(noise, coverage):
-    """Over draws of rows and new rows, about as many as asked for, and never below 2 coverage - 1."""
+    """Over 200 draws of rows and new rows, about as many as asked for, and above 2 coverage - 1."""
     rng = np.random.default_rng(0)
     inside = []
-    for _ in range(30):
-        X = rng.uniform(-2, 2, size=(260, 1))
-        error = rng.normal(size=260) if noise == "normal" else rng.exponential(size=260)
+    for _ in range(200):
+        X = rng.uniform(-2, 2, size=(120, 1))
+        error = rng.normal(size=120) if noise == "normal" else rng.exponential(size=120)
         y = np.sin(3 * X[:, 0]) + 0.3 * error
         low, high = LSSVR(C=5.0, gamma=1.0).fit(X[:60], y[:60]).predict_interval(X[60:], coverage).T
         inside.append(np.mean((low <= y[60:]) & (y[60:] <= high)))
-    assert abs(np.mean(inside) - coverage) < 0.03
+    assert abs(np.mean(inside) - coverage) < 0.02
     assert np.mean(inside) > 2 * coverage - 1
 
 

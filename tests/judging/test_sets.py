@@ -97,6 +97,20 @@ def test_coverage_by_class():
     assert np.mean(together) < 0.7
 
 
+def test_coverage_of_a_class_of_one_row_in_six():
+    """Of 19 and 99 rows, for which 0.8 of the rows and the one to come is a whole number."""
+    rng, inside = np.random.default_rng(2), [[], []]
+    y, new = np.repeat([0, 1], [99, 19]), np.repeat([0, 1], 20)
+    for _ in range(250):
+        X, Z = (rng.normal(size=(len(labels), 2)) + 1.3 * labels[:, None] for labels in (y, new))
+        sets = LSSVC(gamma=0.3).fit(X, y).predict_set(Z, 0.8, by_class=True)
+        for k in (0, 1):
+            inside[k].append(sets[new == k, k].mean())
+    for covered in inside:
+        assert np.mean(covered) == pytest.approx(0.8, abs=0.02)
+        assert np.mean(covered) >= 2 * 0.8 - 1
+
+
 def test_larger_coverage_larger_sets():
     X, y = data("multi", 60, seed=1)
     model = RLSSVC(C=2.0).fit(X, y)

@@ -179,11 +179,16 @@ class Ridge(Adapter):
 
     @property
     def coef_(self) -> Any:
-        return self.__getattr__("coef_")[0]
+        """Coefficients, flat where there is one target."""
+        coef = self.__getattr__("coef_")
+        return coef[0] if len(coef) == 1 else coef
 
     @property
     def intercept_(self) -> Any:
-        return self.__getattr__("intercept_")[0]
+        if not self.fit_intercept:
+            return 0.0
+        intercept = self.__getattr__("intercept_")
+        return intercept[0] if self.model_._state.is_flat else intercept
 
     @property
     def solver_(self) -> str:
@@ -248,9 +253,11 @@ class _Search(Adapter):
         return np.atleast_1d(self.alphas).tolist()
 
     @property
-    def alpha_(self) -> float:
-        """The alpha whose inverse was chosen, as it was given."""
-        return min(self._alphas(), key=lambda alpha: abs(np.log(alpha * self.model_.C_)))
+    def alpha_(self) -> Any:
+        """The alpha whose inverse was chosen, as it was given; of each target where there are several."""
+        alphas = np.array(self._alphas())
+        chosen = alphas[np.abs(np.log(np.multiply.outer(self.model_.C_, alphas))).argmin(axis=-1)]
+        return chosen if np.ndim(chosen) else float(chosen)
 
 
 class RidgeCV(_Search):
@@ -260,7 +267,7 @@ class RidgeCV(_Search):
 
     def translated(self) -> dict[str, Any]:
         scoring = self.scoring or "neg_mean_squared_error"
-        return super().translated() | {"scoring": scoring}
+        return super().translated() | {"scoring": scoring, "C_per_target": self.alpha_per_target}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         super().fit(X, y, sample_weight)
@@ -269,11 +276,16 @@ class RidgeCV(_Search):
 
     @property
     def coef_(self) -> Any:
-        return self.__getattr__("coef_")[0]
+        """Coefficients, flat where there is one target."""
+        coef = self.__getattr__("coef_")
+        return coef[0] if len(coef) == 1 else coef
 
     @property
     def intercept_(self) -> Any:
-        return self.__getattr__("intercept_")[0]
+        if not self.fit_intercept:
+            return 0.0
+        intercept = self.__getattr__("intercept_")
+        return intercept[0] if self.model_._state.is_flat else intercept
 
     @property
     def cv_results_(self) -> Any:
@@ -285,9 +297,9 @@ class RidgeCV(_Search):
         for alpha in self._alphas():
             model = LSSVR(kernel="linear", C=1.0 / alpha, fit_intercept=self.fit_intercept)
             values = model.fit(X, y, sample_weight=weights).loo_predict()
-            errors = (y - values) ** 2 * (1.0 if weights is None else weights)
-            columns.append(errors if self.scoring is None else values)
-        return np.column_stack(columns)
+            counts = 1.0 if weights is None else weights.reshape(-1, *[1] * (y.ndim - 1))
+            columns.append((y - values) ** 2 * counts if self.scoring is None else values)
+        return np.stack(columns, axis=-1)
 
 
 class RidgeClassifierCV(_Search):
