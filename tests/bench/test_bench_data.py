@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,17 @@ def test_levels_come_from_the_schema_and_classes_are_chosen(tmp_path):
         load_data(data_set(tmp_path, ["onehot"]).data["set"], tmp_path)
     with pytest.raises(DataError, match="'colour' is nominal"):
         load_data(data_set(tmp_path, []).data["set"], tmp_path)
+
+
+def test_doubled_rows_are_left_out_and_numbers_may_be_levels(tmp_path):
+    csv = "size,colour,label\n1,red,a\n,red,b\n1,red,a\n,red,b\n1,red,b\n3,,b\n"
+    chosen = 'options = { distinct = true, nominal = ["size"] }'
+    X, y = load_data(data_set(tmp_path, ["onehot"], chosen, csv).data["set"], tmp_path).train
+    # Sizes 1 and 3, then red, green and blue; what is missing is no level.
+    np.testing.assert_array_equal(X, [[1, 0, 1, 0, 0], [0, 0, 1, 0, 0], [1, 0, 1, 0, 0], [0, 1, 0, 0, 0]])
+    assert y.tolist() == [-1, 1, 1, 1]
+    numbers = data_set(tmp_path, ["onehot", "impute"], "options = { distinct = true }", csv).data["set"]
+    assert len(load_data(numbers, tmp_path).train.y) == 4
 
 
 def test_rows_in_random_order_are_the_same_rows(tmp_path):
@@ -105,12 +117,13 @@ def test_every_declared_cell_counts_and_unfinished_rows_against():
     assert [cell["agrees"] for cell in unfinished.values()] == [False, False]
     same = {"constant": {"mean": 100.0}}
     rows = [
-        {"peer": False, "summary": same, "verdicts": done},
-        {"peer": False, "summary": {}, "verdicts": unfinished},
-        {"peer": True, "summary": {}, "verdicts": done},
+        {"peer": False, "matched": False, "summary": same, "verdicts": done},
+        {"peer": False, "matched": False, "summary": {}, "verdicts": unfinished},
+        {"peer": True, "matched": False, "summary": {}, "verdicts": done},
+        {"peer": False, "matched": True, "summary": same, "verdicts": done},
     ]
-    assert agreement({"rows": rows}) == Agreement(1, 4, 1, 1, 2)
-    assert agreement({"rows": [{"peer": False, "summary": {}, "verdicts": {}}]}) is None
+    assert agreement({"rows": rows}) == Agreement(1, 4, 1, 1, 2, 1, 2)
+    assert agreement({"rows": [{**rows[0], "verdicts": {}}]}) is None
 
 
 def test_a_solver_with_options_and_a_pruned_model():
@@ -158,12 +171,22 @@ def test_the_papers_iterate_leads_to_our_optimum():
     y = np.where(X[:, 0] + 0.5 * rng.normal(size=300) > 0.2, 1.0, -1.0)
     optimum = LagrangianSVC(kernel="linear", C=0.3, tol=1e-10).fit(X, y)
     far = LagrangianIterate(C=0.3, tol=1e-12, max_iter=100_000).fit(X, y)
-    np.testing.assert_allclose(far.coef_, optimum.coef_, atol=1e-9)
-    np.testing.assert_allclose(far.intercept_, optimum.intercept_, atol=1e-9)
+    np.testing.assert_allclose(far.decision_function(X), optimum.decision_function(X), atol=1e-8)
     early = LagrangianIterate(C=0.3, tol=0.1).fit(X, y)
     assert early.n_iter_ < far.n_iter_
     assert len(early.support_) > len(optimum.support_)
     assert np.mean(early.predict(X) == optimum.predict(X)) > 0.98
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_the_papers_iterate_of_a_kernel_leads_to_our_optimum(degree):
+    """Table 4's (GG')^d: the augmented polynomial kernel without another 1."""
+    X = np.random.default_rng(3).uniform(-1, 1, size=(60, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+    kernel = {"kernel": "poly", "degree": degree, "gamma": 1.0, "coef0": 0.0, "augment": True}
+    optimum = LagrangianSVC(C=0.5, tol=1e-10, **kernel).fit(X, y)
+    far = LagrangianIterate(C=0.5, degree=degree, tol=1e-11, max_iter=100_000).fit(X, y)
+    np.testing.assert_allclose(far.decision_function(X), optimum.decision_function(X), atol=1e-7)
 
 
 def test_sumt_comes_to_the_free_bias(tmp_path):
@@ -212,7 +235,7 @@ def test_a_grid_is_searched_on_the_test_rows(tmp_path):
 title = "Grid"
 paper = "Nobody (nothing)"
 where = "Table 0"
-protocol = {{ kind = "grid" }}
+protocol = {{ kind = "grid", printed = true }}
 [tolerance]
 log_C = {{ points = 0 }}
 [data.points]
@@ -239,3 +262,19 @@ paper = {{ log_C = 7.0 }}
     assert line["values"]["log_C"] == pytest.approx([np.log10(first[0])])
     assert line["values"]["log_gamma"] == pytest.approx([np.log10(first[1])])
     assert not line["verdicts"]["log_C"]["agrees"]
+    assert "printed" not in line["values"]  # The paper's cell is not in this grid; in the next one it is.
+    path.write_text(path.read_text().replace("log_C = 7.0", "log_C = 2.0, log_gamma = -2.0"))
+    again = bench.run_tables([load_table(path)], data=None, output=tmp_path / "again", isolated=False)
+    (line,) = again["tables"]["grid"]["rows"]
+    assert line["values"]["printed"] == pytest.approx([100.0 * rates[100.0, 0.01]])
+
+
+def test_memory_is_that_of_the_fit_alone(tmp_path):
+    """The kernel matrix is the most that an LS-SVM holds; the rows are there before."""
+    data = DataSet("board", make={"generator": "checkerboard", "n_samples": 200, "random_state": 0})
+    row = replace(load_table("lsvm-fig-2").rows[0], method="LSSVC", parameters={}, options={})
+    found = measure(row, data, {"kind": "files", "repeats": 1, "memory": True}, None)
+    (kilobytes,) = found.values["memory"]
+    assert 200**2 * 8 / 1024 < kilobytes < 6 * 200**2 * 8 / 1024
+    peer = measure(replace(row, method="sklearn.SVC"), data, {"kind": "files", "memory": True}, None)
+    assert "memory" not in peer.values

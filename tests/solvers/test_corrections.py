@@ -1,6 +1,7 @@
 """Where the papers are wrong: each printed formula beside the right one, where the optimum is known.
 
-The numbers are those of theory.md's list. A test fails if the printed formula were the one in use.
+The numbers are those of theory.md's list. A test fails if the printed formula were the one in use;
+test_printed_formulas.py has them at the papers' parameters and at others.
 """
 
 from __future__ import annotations
@@ -39,23 +40,6 @@ def primal(K, y, beta, b, loss=oracle.SQUARED, A_=A, cost=C):
 # Correction 1 ------------------------------------------------------------------------------------------
 
 
-def test_1_the_labels_belong_in_front_of_1_over_A(data):
-    """(21) as printed adds 1/A to the off-diagonal without the labels: that is not the minimiser."""
-    _, y, K = data
-    best = oracle.solve(K, y, np.full(M, C), oracle.SQUARED, A)
-    labels = np.outer(y, y)
-    printed = K * labels + 1.0 / A + np.eye(M) / C
-    right = (K + 1.0 / A) * labels + np.eye(M) / C
-    ends = {}
-    for name, Q in (("printed", printed), ("right", right)):
-        beta = y * np.linalg.solve(Q, np.ones(M))
-        ends[name] = primal(K, y, beta, beta.sum() / A)
-    assert ends["right"] == pytest.approx(best.objective, rel=1e-10)
-    assert ends["printed"] > 1.1 * best.objective
-    solution = TwoSmo().solve(problem_of(data, oracle.SQUARED), tol=1e-9, max_iter=None)
-    assert primal(K, y, solution.beta[:, 0], solution.bias[0]) == pytest.approx(best.objective, rel=1e-9)
-
-
 def updates(K, y, numerator, sweeps=2000):
     """Run update (31) in random order with a numerator of one's choice; return beta."""
     lam, rng = np.zeros(M), np.random.default_rng(0)
@@ -77,32 +61,6 @@ def test_1_the_update_needs_lambda_over_C(data):
     assert primal(K, y, printed, printed.sum() / A) > 1.1 * best.objective
     found = TwoSmo().solve(problem_of(data, oracle.SQUARED), tol=1e-9, max_iter=None)
     np.testing.assert_allclose(found.beta[:, 0], best.beta, rtol=0, atol=1e-7)
-
-
-def test_1_step_1_needs_the_label_in_front_of_f(data):
-    """At the optimum lambda_k = C (1 - y_k f); with f alone, the rows of the negative class 'violate'."""
-    _, y, K = data
-    best = oracle.solve(K, y, np.full(M, C), oracle.SQUARED, A)
-    lam = y * best.beta
-    np.testing.assert_allclose(lam, C * (1.0 - y * best.decision), atol=1e-8)
-    printed = np.abs(lam - C * (1.0 - best.decision))
-    assert (printed[y < 0] > 0.1).mean() > 0.8
-
-
-def test_1_the_kernel_of_7_carries_the_labels(data):
-    """(7) as printed has K where D K D must stand: its solution is no LS-SVM."""
-    _, y, K = data
-    best = oracle.solve(K, y, np.full(M, C), oracle.SQUARED, oracle.FREE)
-    ends = {}
-    for name, G in (("printed", K), ("right", np.outer(y, y) * K)):
-        left = np.block([[np.zeros((1, 1)), -y[None, :]], [y[:, None], G + np.eye(M) / C]])
-        solved = np.linalg.solve(left, np.concatenate([[0.0], np.ones(M)]))
-        ends[name] = y * solved[1:], solved[0]
-    np.testing.assert_allclose(ends["right"][0], best.beta, atol=1e-8)
-    assert ends["right"][1] == pytest.approx(best.bias, abs=1e-8)
-    assert np.abs(ends["printed"][0] - best.beta).max() > 0.1
-    found = Direct().solve(problem_of(data, oracle.SQUARED, oracle.FREE), tol=1e-9, max_iter=None)
-    np.testing.assert_allclose(found.beta[:, 0], best.beta, atol=1e-8)
 
 
 def test_1_the_constraint_of_the_proximal_svm(data):

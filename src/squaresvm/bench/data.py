@@ -164,7 +164,7 @@ def _coded(data: DataSet, table: Table, levels: Mapping[str, list[str] | None]) 
                 ) from None
             continue
         values, numbers = levels.get(name), column.numbers()
-        if values is None and numbers is not None:
+        if values is None and numbers is not None and name not in data.options.get("nominal", ()):
             columns.append(numbers)
         elif "onehot" in data.prepare:
             texts = np.array(column.texts(), dtype=object)[:, None]
@@ -185,6 +185,10 @@ def _chosen(data: DataSet, given: tuple[FloatArray, Any]) -> Examples:
         raise DataError(f"{data.name}: has {len(wanted)} classes; name two in 'classes'")
     rng = np.random.default_rng(data.options.get("seed", 0))
     kept = np.flatnonzero(np.isin(labels, wanted))
+    if data.options.get("distinct"):
+        known = np.where(np.isnan(X[kept]), np.inf, X[kept])  # NaN is no double of NaN.
+        _, first = np.unique(np.column_stack([known, labels[kept] == wanted[0]]), axis=0, return_index=True)
+        kept = kept[np.sort(first)]
     counts = data.options.get("counts")
     if counts is not None:
         parts = [

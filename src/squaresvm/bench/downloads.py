@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.error import HTTPError, URLError
 
 import numpy as np
@@ -48,29 +48,7 @@ class _UnreachableError(FetchError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one file comes from: one of `page`, `whole` with `less`, `openml` and `unfetchable`.
-
-    Parameters
-    ----------
-    page : str or None
-        Path below the base address.
-    whole, less : str or None
-        Files of the folder: the lines of the one less those of the other.
-    sha256 : str or None
-        Of the text that is kept, before gzip.
-    openml : int or None
-        Number of a data set.
-    label : str or None
-        Its column of labels; None: OpenML's target.
-    rename : mapping
-        Names of columns, from OpenML's to ours.
-    rows, columns : int
-        How many there must be.
-    classes : mapping
-        How many rows of each class there must be.
-    unfetchable : str or None
-        Why it is not to be fetched.
-    """
+    """Where one file comes from: ``origins.toml`` says what each of these means."""
 
     page: str | None = None
     whole: str | None = None
@@ -182,39 +160,30 @@ def _needed(tables: Iterable[PaperTable], origins: Origins, *, quick: bool) -> l
 
 
 def _fetch(name: str, origin: Origin, folder: Path, base: str) -> None:
+    """Write a file, once it was found right, and have it listed: whoever reads it later checks it again."""
+    schema = None
     if origin.unfetchable is not None:
         raise FetchError(f"not to be fetched: {origin.unfetchable}")
     if origin.openml is not None:
         content, schema = _openml(origin)
-        _check_listed(folder, name, content)
-        # First: without it, the file would be read as numbers where it can.
-        _add_schema(folder, name, schema)
     else:
-        text = _page(f"{base}/{origin.page}") if origin.page is not None else _rest(origin, folder)
-        if hashlib.sha256(text).hexdigest() != origin.sha256:
+        content = _page(f"{base}/{origin.page}") if origin.page is not None else _rest(origin, folder)
+        if hashlib.sha256(content).hexdigest() != origin.sha256:
             raise FetchError(
                 f"its SHA-256 is not the declared one: {origin.page or 'made of others'}, refused"
             )
-        content = gzip.compress(text, 6, mtime=0) if name.endswith(".gz") else text
-        _check_listed(folder, name, content)
-    with replacing(folder / name) as file:
-        file.write(content)
-    _list(folder, name, content)
-
-
-def _openml(origin: Origin) -> tuple[bytes, dict[str, Any]]:
-    try:
-        return _from_openml(origin)
-    except DataError as error:
-        raise FetchError(str(error)) from None
-    except HTTPError as error:
-        error.close()
-        raise FetchError(f"OpenML {origin.openml}: HTTP {error.code} {error.reason}") from None
-    except (URLError, TimeoutError, ConnectionError) as error:
-        raise _UnreachableError(f"no connection to OpenML ({_words(error)})") from None
-    except Exception as error:  # The parser's errors have no class in common.
-        line = " ".join(str(error).split())
-        raise FetchError(f"OpenML {origin.openml}: {type(error).__name__}: {line}") from None
+        if name.endswith(".gz"):
+            content = gzip.compress(content, 6, mtime=0)
+    digest = hashlib.sha256(content).hexdigest()
+    listed = listed_checksums(folder)
+    if listed.setdefault(name, digest) != digest:
+        raise FetchError("its SHA-256 is not the one that the folder's SHA256SUMS lists, refused")
+    if schema is not None:  # First: without it, the file would be read as numbers where it can.
+        _add_schema(folder, name, schema)
+    lines = "".join(f"{digest}  {name}\n" for name, digest in listed.items())
+    for path, whole in ((folder / name, content), (folder / "SHA256SUMS", lines.encode())):
+        with replacing(path) as file:
+            file.write(whole)
 
 
 def _page(address: str) -> bytes:
@@ -291,21 +260,6 @@ def _rest(origin: Origin, folder: Path) -> bytes:
     return b"".join(kept)
 
 
-def _check_listed(folder: Path, name: str, content: bytes) -> None:
-    listed = listed_checksums(folder).get(name)
-    if listed is not None and listed != hashlib.sha256(content).hexdigest():
-        raise FetchError("its SHA-256 is not the one that the folder's SHA256SUMS lists, refused")
-
-
-def _list(folder: Path, name: str, content: bytes) -> None:
-    """Have a file listed in SHA256SUMS: whoever reads it later checks it again."""
-    listed = listed_checksums(folder)
-    if name not in listed:
-        listed[name] = hashlib.sha256(content).hexdigest()
-        with replacing(folder / "SHA256SUMS") as file:
-            file.write("".join(f"{digest}  {name}\n" for name, digest in listed.items()).encode())
-
-
 def _add_schema(folder: Path, name: str, schema: dict[str, Any]) -> None:
     path = folder / "SCHEMA.json"
     try:
@@ -323,36 +277,18 @@ def _words(error: Exception) -> str:
     return " ".join(str(reason).split()).rpartition(": ")[2] or type(error).__name__
 
 
-class _FromOpenML(NamedTuple):
-    """A CSV file, and what SCHEMA.json says of it."""
-
-    content: bytes
-    schema: dict[str, Any]
-
-
-def _from_openml(origin: Origin) -> _FromOpenML:
-    """Return a data set of OpenML, whose checksum scikit-learn has verified.
-
-    Arrays and not frames: only so do nominal columns keep levels that no row has, in the declared order, and
-    pandas is not needed.
-
-    Raises
-    ------
-    DataError
-        It has not the rows, columns or classes that are declared.
-    Exception
-        Whatever scikit-learn raises where there is no connection, or the data are not as OpenML says.
-    """
-    with warnings.catch_warnings():  # Of another try after a failure, and of several versions: no news here.
-        warnings.simplefilter("ignore")
-        found = fetch_openml(
-            data_id=origin.openml,
-            target_column=origin.label or "default-target",
-            as_frame=False,
-            parser="liac-arff",
-            cache=False,
-            n_retries=1,
-        )
+def _openml(origin: Origin) -> tuple[bytes, dict[str, Any]]:
+    """Return a data set of OpenML as CSV, and what SCHEMA.json says of it."""
+    try:
+        found = _found(origin)
+    except HTTPError as error:
+        error.close()
+        raise FetchError(f"OpenML {origin.openml}: HTTP {error.code} {error.reason}") from None
+    except (URLError, TimeoutError, ConnectionError) as error:
+        raise _UnreachableError(f"no connection to OpenML ({_words(error)})") from None
+    except Exception as error:  # The parser's errors have no class in common.
+        line = " ".join(str(error).split())
+        raise FetchError(f"OpenML {origin.openml}: {type(error).__name__}: {line}") from None
     labels = [_cell(value, None) for value in np.ravel(found.target)]
     names = [origin.rename.get(name, name) for name in found.feature_names]
     levels = {origin.rename.get(name, name): values for name, values in (found.categories or {}).items()}
@@ -361,21 +297,39 @@ def _from_openml(origin: Origin) -> _FromOpenML:
         [*(_cell(value, levels.get(name)) for name, value in zip(names, row, strict=True)), label]
         for row, label in zip(found.data, labels, strict=True)
     ]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([[*names, "label"], *rows])
     features = [_feature(name, levels) for name in names]
-    return _FromOpenML(
-        _csv([[*names, "label"], *rows]), {"features": features, "label_values": sorted(set(labels))}
-    )
+    return text.getvalue().encode("utf-8"), {"features": features, "label_values": sorted(set(labels))}
+
+
+def _found(origin: Origin) -> Any:
+    """Return what scikit-learn fetches and has verified the checksum of.
+
+    Arrays and not frames: only so do nominal columns keep levels that no row has, in the declared order, and
+    pandas is not needed.
+    """
+    with warnings.catch_warnings():  # Of another try after a failure, and of several versions: no news here.
+        warnings.simplefilter("ignore")
+        return fetch_openml(
+            data_id=origin.openml,
+            target_column=origin.label or "default-target",
+            as_frame=False,
+            parser="liac-arff",
+            cache=False,
+            n_retries=1,
+        )
 
 
 def _check_counts(origin: Origin, shape: tuple[int, ...], labels: Sequence[str]) -> None:
     if shape != (origin.rows, origin.columns):
-        raise DataError(
+        raise FetchError(
             f"OpenML {origin.openml} has {shape[0]} rows and {shape[1]} columns; "
             f"the papers' have {origin.rows} and {origin.columns}"
         )
     counts = dict(sorted(Counter(labels).items()))
     if counts != dict(origin.classes):
-        raise DataError(
+        raise FetchError(
             f"OpenML {origin.openml} has classes {counts}; the papers' are {dict(origin.classes)}"
         )
 
@@ -396,9 +350,3 @@ def _feature(name: str, levels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     if name not in levels:
         return {"name": name, "type": "numeric"}
     return {"name": name, "type": "nominal", "values": list(levels[name])}
-
-
-def _csv(rows: Sequence[Sequence[str]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode("utf-8")

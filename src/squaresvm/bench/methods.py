@@ -23,15 +23,18 @@ class MissingPeerError(ImportError):
 
 
 class LagrangianIterate:
-    """The LSVM paper's linear iteration stopped where the paper stops it: its tables count what that leaves.
+    """The LSVM paper's iteration stopped where the paper stops it: its tables count what that leaves.
 
-    u <- Q^-1 (1 + ((Q - alpha) u - 1)_+), Q = I/C + GG', until a step is shorter than `tol`; eq. (15). The
-    package's own solver of that name goes on to a certificate: its support vectors are the optimum's.
+    u <- Q^-1 (1 + ((Q - alpha) u - 1)_+), eq. (15), until a step is shorter than `tol`. Q = I/C + GG', or
+    (GG')^degree in place of GG', with the rows of G = [x, 1] times their labels. The package's own solver of
+    that name goes on to a certificate: its support vectors are the optimum's.
 
     Parameters
     ----------
     C : float
         The paper's nu.
+    degree : int, default=1
+        Of the kernel.
     tol : float, default=1e-3
     max_iter : int, default=10000
     stop : {'step', 'violation'}, default='step'
@@ -44,7 +47,7 @@ class LagrangianIterate:
         Multipliers, signed, those of the last iterate that are below 0 included.
     support_ : ndarray
         Rows whose multiplier is above 0, as the paper counts them.
-    coef_, intercept_, n_iter_ : ndarray, ndarray, int
+    n_iter_ : int
     violation_ : float
         Of (14), in the 2-norm.
 
@@ -57,22 +60,24 @@ class LagrangianIterate:
     array([ 1., -1.])
     """
 
-    def __init__(self, C: float = 1.0, tol: float = 1e-3, max_iter: int = 10_000, stop: str = "step") -> None:
-        self.C, self.tol, self.max_iter, self.stop = C, tol, max_iter, stop
+    def __init__(
+        self,
+        C: float = 1.0,
+        degree: int = 1,
+        tol: float = 1e-3,
+        max_iter: int = 10_000,
+        stop: str = "step",
+    ) -> None:
+        self.C, self.degree, self.tol, self.max_iter, self.stop = C, degree, tol, max_iter, stop
 
     def fit(self, X: FloatArray, y: FloatArray) -> LagrangianIterate:
         """Iterate on rows with labels +-1."""
-        G = y[:, None] * np.column_stack([X, np.ones(len(y))])
-        small = np.linalg.inv(np.eye(G.shape[1]) / self.C + G.T @ G)
+        product, solved = self._system(y[:, None] * _with_ones(X))
         alpha = 1.9 / self.C
-
-        def solved(z: FloatArray) -> FloatArray:
-            """Return Q^-1 z, by Sherman, Morrison and Woodbury."""
-            return self.C * (z - G @ (small @ (G.T @ z)))
 
         def right_side(u: FloatArray) -> FloatArray:
             """Return 1 + ((Q u - 1) - alpha u)_+ of (15), and note how far (14) is from holding."""
-            excess = u / self.C + G @ (G.T @ u) - 1.0
+            excess = product(u) - 1.0
             positive = np.maximum(excess - alpha * u, 0.0)
             self.violation_ = float(np.linalg.norm(excess - positive))  # (14)
             return 1.0 + positive
@@ -85,14 +90,39 @@ class LagrangianIterate:
             before, u = u, solved(z)  # (15)
             step, z = float(np.linalg.norm(u - before)), right_side(u)
             self.n_iter_ += 1
-        w = G.T @ u
-        self.coef_, self.intercept_ = w[None, :-1], w[-1:]
         self.dual_coef_, self.support_ = (y * u)[None], np.flatnonzero(u > 0)
+        self._rows, self._w = X, _with_ones(X).T @ (y * u)
         return self
+
+    def _system(self, G: FloatArray) -> tuple[_Map, _Map]:
+        """Return what maps u to Q u, and z to Q^-1 z."""
+        if self.degree == 1:
+            small = np.linalg.inv(np.eye(G.shape[1]) / self.C + G.T @ G)
+            # (10), and its inverse by Sherman, Morrison and Woodbury, (1).
+            return lambda u: u / self.C + G @ (G.T @ u), lambda z: self.C * (z - G @ (small @ (G.T @ z)))
+        signs = G[:, -1]
+        Q = np.outer(signs, signs) ** (self.degree + 1) * (G @ G.T) ** self.degree  # (27)
+        Q[np.diag_indices_from(Q)] += 1.0 / self.C
+        inverse = np.linalg.inv(Q)
+        return lambda u: Q @ u, lambda z: inverse @ z
+
+    def decision_function(self, X: FloatArray) -> FloatArray:
+        """Return decision values."""
+        if self.degree == 1:
+            return np.asarray(_with_ones(X) @ self._w)
+        K = (_with_ones(X) @ _with_ones(self._rows).T) ** self.degree
+        return np.asarray(K @ self.dual_coef_[0])
 
     def predict(self, X: FloatArray) -> Any:
         """Return signs."""
-        return np.where(X @ self.coef_[0] + self.intercept_[0] > 0, 1.0, -1.0)
+        return np.where(self.decision_function(X) > 0, 1.0, -1.0)
+
+
+_Map = Callable[[FloatArray], FloatArray]
+
+
+def _with_ones(X: FloatArray) -> FloatArray:
+    return np.column_stack([X, np.ones(len(X))])
 
 
 class PrunedLSSVC:

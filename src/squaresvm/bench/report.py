@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from squaresvm.bench.pictures import curves, regions
@@ -16,6 +17,7 @@ __all__ = [
     "curves_of",
     "grid_of",
     "html_report",
+    "is_shown",
     "markdown_report",
     "measured_text",
     "published_text",
@@ -132,6 +134,11 @@ def verdict(entry: Mapping[str, Any]) -> str:
         )
         if counted.one_class:
             words.append(f"{counted.one_class} of them by predicting the larger class for every row.")
+        if counted.matched_judged:
+            words.append(
+                f"Of rows prepared with the paper's figures in sight: {counted.matched_good} of "
+                f"{counted.matched_judged}, matches and no estimates."
+            )
         if counted.peers_judged:
             words.append(
                 f"Of the paper's other methods, by the peers that stand for them: {counted.peers_good} of "
@@ -180,7 +187,7 @@ def grid_of(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return names of columns and cells: ours beside the paper's, the difference where it is judged."""
     lines = entry["rows"]
     more = entry["plot"].get("show", [])
-    shown = [name for name in MEASURES if name in more or any(_is_shown(line, name) for line in lines)]
+    shown = [name for name in MEASURES if name in more or any(is_shown(line, name) for line in lines)]
     columns = ["data", "method", "work"]
     printed = {name for name in shown if any(name in line["paper"] for line in lines)}
     for name in shown:
@@ -198,8 +205,9 @@ def grid_of(entry: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
-def _is_shown(line: Mapping[str, Any], name: str) -> bool:
-    if name in ("support_over", "iterations"):
+def is_shown(line: Mapping[str, Any], name: str) -> bool:
+    """Return whether a measure of a row is worth a column: some only where the paper prints it."""
+    if name in ("support_over", "iterations", "columns"):
         return name in line["paper"]
     if name == "constant":
         return line["summary"].get(name, {}).get("mean", 0.0) > 0.0
@@ -250,7 +258,7 @@ def _remark(line: Mapping[str, Any], reason: str) -> str:
     if line["status"] != "done":
         counted = f"; {len(line['verdicts'])} cells count against" if line["verdicts"] else ""
         return f"{line['status']}: {line.get('reason', '')}{counted}"
-    words = []
+    words = ["matched to the paper's figures"] * line.get("matched", False)
     for name, verdict in line["verdicts"].items():
         sign = "agrees" if verdict["agrees"] else "differs"
         found = verdict["difference"]
@@ -301,6 +309,10 @@ def curves_of(entry: Mapping[str, Any]) -> str:
 def _environment(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = results["environment"]
     plain = [(key, str(value)) for key, value in found.items() if key != "packages"]
+    loads = [line["load"] for entry in results["tables"].values() for line in entry["rows"] if "load" in line]
+    if loads:
+        spread = f"{min(loads):g} to {max(loads):g}, median {median(loads):g}"
+        plain.append(("load average of a minute, at the start of each row", spread))
     return plain + list(found["packages"].items())
 
 

@@ -181,7 +181,9 @@ def key_of(table: PaperTable, row: TableRow, protocol: Mapping[str, Any], *, qui
     """Return what names a row's work: change any of it, and the row is run again."""
     work = {
         "row": {
-            name: value for name, value in asdict(row).items() if name not in ("paper", "differs", "label")
+            name: value
+            for name, value in asdict(row).items()
+            if name not in ("paper", "differs", "label", "matched")
         },
         "data": asdict(table.data[row.data]),
         "protocol": dict(protocol),
@@ -206,7 +208,9 @@ def _outcome(
     if reasons:
         return {"status": "missing", "reason": "; ".join(reasons)}
     limit = min(row.limit, _QUICK_LIMIT) if quick else row.limit
-    return worker.run(row, data, protocol, limit)
+    # What else runs on the machine: times are worth little where it is above 1 a core.
+    load = {"load": round(os.getloadavg()[0], 2)} if hasattr(os, "getloadavg") else {}
+    return {**load, **worker.run(row, data, protocol, limit)}
 
 
 def _line(
@@ -233,6 +237,7 @@ def _line(
         "at": dict(row.at),
         "paper": dict(row.paper),
         "differs": row.differs,
+        "matched": row.matched,
         "summary": summary,
         "verdicts": {} if quick else judge(row.paper, summary, table.tolerance),
         **outcome,
@@ -247,7 +252,7 @@ def _finished(path: Path, environment: Mapping[str, Any]) -> dict[str, dict[str,
     if found["environment"] != environment:
         return {}
     lines = [line for entry in found["tables"].values() for line in entry["rows"]] + found.get("kept", [])
-    names = ("status", "values", "facts", "picture", "reason")
+    names = ("status", "values", "facts", "picture", "reason", "load")
     return {
         line["key"]: {name: line[name] for name in names if name in line}
         for line in lines

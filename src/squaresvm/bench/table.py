@@ -6,7 +6,7 @@ Their files are read here, and what is wrong with one is said, and where.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -48,6 +48,9 @@ MEASURES = {
     "log_gamma": "log10 of the gamma found",
     "ties": "cells of the grid as good",
     "constant": "repeats that predict one class, %",
+    "printed": "testing rate at the paper's C and gamma, %",
+    "columns": "columns",
+    "memory": "kilobytes",
 }
 #: What a row may vary, and how a plot calls it; anything else is called by its own name.
 AXES = {"rows": "training rows", "forget": "rows forgotten", "step": "SUMT iterations"}
@@ -70,9 +73,10 @@ class DataSet:
     prepare : tuple of str
         Steps, in order. Means, deviations and ranges are those of the training rows.
     options : mapping
-        ``codes`` (level to number), ``columns`` (a choice), ``classes`` (the first is +1; others are left
-        out), ``counts`` (rows kept of each class), ``share`` (of the rows, at random), ``shuffle`` (whether
-        the rows are put in random order, so that the first few are a sample), ``seed``.
+        ``codes`` (level to number), ``columns`` (a choice), ``nominal`` (columns of numbers that are levels),
+        ``classes`` (the first is +1; others are left out), ``distinct`` (whether doubled rows are left out),
+        ``counts`` (rows kept of each class), ``share`` (of the rows, at random), ``shuffle`` (whether the
+        rows are put in random order, so that the first few are a sample), ``seed``.
     """
 
     name: str
@@ -91,7 +95,9 @@ class DataSet:
 class TableRow:
     """One line of a table: a method with parameters on a data set, and what the paper prints for it.
 
-    Rows of the same data and `work` do the same work: a peer's seconds are what ours are divided by.
+    Rows of the same data and `work` do the same work: a peer's seconds are what ours are divided by. One that
+    is `matched` was prepared with the paper's figures in sight: it shows what they may rest on, and its cells
+    are counted apart.
     """
 
     data: str
@@ -105,6 +111,7 @@ class TableRow:
     limit: float
     quick: bool
     differs: str
+    matched: bool
     at: Mapping[str, Any]
 
 
@@ -149,15 +156,17 @@ class PaperTable:
 _FOLDER = Path(__file__).parent / "tables"
 _PROTOCOLS: dict[str, set[str]] = {
     "splits": {"train", "repeats", "seed"},
-    "files": {"repeats", "rows"},
-    "folds": {"folds", "repeats", "seed", "inner"},
+    "files": {"repeats", "rows", "memory"},
+    "folds": {"folds", "repeats", "seed", "inner", "memory"},
     "forget": {"repeats", "rows"},
     "points": {"repeats"},
     "sumt": {"repeats"},
-    "grid": {"repeats"},
+    "grid": {"repeats", "printed"},
 }
 #: What a row may say or vary beside the parameters of its method; `repeats` for one that takes long.
 _OPTIONS = {"forget", "rows", "picture", "step", "factor", "repeats"}
+#: What a data set may say beside its steps.
+_CHOICES = {"codes", "columns", "nominal", "classes", "distinct", "counts", "share", "shuffle", "seed"}
 _STEPS = ("onehot", "impute", "standardise", "unit", "symmetric")
 
 
@@ -219,62 +228,84 @@ def load_table(path: str | Path) -> PaperTable:
 
 
 def _table(name: str, content: dict[str, Any]) -> PaperTable:
-    taken = _Taker(content, "the table")
-    protocol = _protocol(taken.take("protocol", dict))
-    quick = taken.take("quick", dict, {})
-    _known(quick, _PROTOCOLS[protocol["kind"]], "quick")
-    data = {key: _data_set(key, given) for key, given in taken.take("data", dict).items()}
-    defaults = taken.take("defaults", dict, {})
-    rows = tuple(
+    found = _read(content, _TABLE, "the table")
+    found["protocol"] = _protocol(found["protocol"])
+    _known(found["quick"], _PROTOCOLS[found["protocol"]["kind"]], "quick")
+    found["data"] = {key: _data_set(key, given) for key, given in found["data"].items()}
+    defaults = found.pop("defaults")
+    found["rows"] = tuple(
         row
-        for number, given in enumerate(taken.take("rows", list), start=1)
-        for row in _rows({**defaults, **given}, f"row {number}", data)
+        for number, given in enumerate(found["rows"], start=1)
+        for row in _rows({**defaults, **given}, f"row {number}", found["data"])
     )
-    tolerance = taken.take("tolerance", dict, {})
-    table = PaperTable(
-        name=name,
-        title=taken.take("title", str),
-        paper=taken.take("paper", str),
-        where=taken.take("where", str),
-        protocol=protocol,
-        quick=quick,
-        data=data,
-        rows=rows,
-        tolerance={key: _tolerance(key, given) for key, given in tolerance.items()},
-        tuned_on_test=taken.take("tuned_on_test", bool, False),
-        remarks=tuple(taken.take("remarks", list, [])),
-        plot=taken.take("plot", dict, {}),
-    )
-    taken.end()
-    if not rows:
+    found["tolerance"] = {key: _tolerance(key, given) for key, given in found["tolerance"].items()}
+    if not found["rows"]:
         raise TableFileError("rows: there must be one at least")
-    return table
+    return PaperTable(name=name, **found)
 
 
-class _Taker:
-    """Takes keys of the right type from a mapping, and objects to those that nobody takes."""
+#: Keys of a file, what they hold, and what stands for one that is missing; ... where it must not be.
+_Kinds = Mapping[str, tuple[type | tuple[type, ...], Any]]
+_TABLE: _Kinds = {
+    "title": (str, ...),
+    "paper": (str, ...),
+    "where": (str, ...),
+    "protocol": (dict, ...),
+    "quick": (dict, {}),
+    "data": (dict, ...),
+    "defaults": (dict, {}),
+    "rows": (list, ...),
+    "tolerance": (dict, {}),
+    "tuned_on_test": (bool, False),
+    "remarks": (list, ()),
+    "plot": (dict, {}),
+}
+_DATA: _Kinds = {
+    "files": (list, ()),
+    "test": (list, ()),
+    "features": (int, None),
+    "make": (dict, None),
+    "make_test": (dict, None),
+    "X": (list, None),
+    "y": (list, None),
+    "prepare": (list, ()),
+    "options": (dict, {}),
+}
+_ROW: _Kinds = {
+    "data": (str, ...),
+    "method": (str, ...),
+    "work": (str, ""),
+    "label": (str, ""),
+    "parameters": (dict, {}),
+    "options": (dict, {}),
+    "vary": (dict, {}),
+    "paper": (dict, {}),
+    "tune": (dict, {}),
+    "limit": ((int, float), 600.0),
+    "quick": (bool, True),
+    "differs": (str, ""),
+    "matched": (bool, False),
+}
 
-    def __init__(self, content: Mapping[str, Any], where: str) -> None:
-        self._left = dict(content)
-        self._where = where
 
-    def take(self, key: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
-        if key not in self._left:
-            if default is ...:
-                raise TableFileError(f"{self._where}: {key!r} is missing")
-            return default
-        value = self._left.pop(key)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+def _read(given: Any, kinds: _Kinds, where: str) -> dict[str, Any]:
+    """Return what a mapping holds, lists as tuples, with a default for each key that it has not."""
+    if not isinstance(given, dict):
+        raise TableFileError(f"{where}: must be a table; got {given!r}")
+    _known(given, kinds, where)
+    found = {}
+    for key, (kind, default) in kinds.items():
+        value = given.get(key, default)
+        if value is ...:
+            raise TableFileError(f"{where}: {key!r} is missing")
+        if key in given and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             names = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
-            raise TableFileError(f"{self._where}: {key!r} must be of type {names}; got {value!r}")
-        return value
-
-    def end(self) -> None:
-        if self._left:
-            raise TableFileError(f"{self._where}: unknown key {next(iter(self._left))!r}")
+            raise TableFileError(f"{where}: {key!r} must be of type {names}; got {value!r}")
+        found[key] = tuple(value) if isinstance(value, list) else value
+    return found
 
 
-def _known(given: Mapping[str, Any], allowed: set[str], where: str) -> None:
+def _known(given: Mapping[str, Any], allowed: Iterable[str], where: str) -> None:
     for key in given:
         if key not in allowed:
             raise TableFileError(f"{where}: unknown key {key!r}; it may have {', '.join(sorted(allowed))}")
@@ -284,7 +315,7 @@ def _protocol(given: dict[str, Any]) -> dict[str, Any]:
     kind = given.get("kind")
     if kind not in _PROTOCOLS:
         raise TableFileError(f"protocol: 'kind' must be one of {', '.join(_PROTOCOLS)}; got {kind!r}")
-    _known({key: value for key, value in given.items() if key != "kind"}, _PROTOCOLS[kind], "protocol")
+    _known(given, {"kind", *_PROTOCOLS[kind]}, "protocol")
     for key, value in given.items():
         if key != "kind" and (not isinstance(value, int) or value < (0 if key == "seed" else 1)):
             raise TableFileError(f"protocol: {key!r} must be a whole number above 0; got {value!r}")
@@ -295,75 +326,44 @@ def _protocol(given: dict[str, Any]) -> dict[str, Any]:
 
 def _data_set(name: str, given: Any) -> DataSet:
     where = f"data.{name}"
-    if not isinstance(given, dict):
-        raise TableFileError(f"{where}: must be a table; got {given!r}")
-    taken = _Taker(given, where)
-    files, test = taken.take("files", list, []), taken.take("test", list, [])
-    make, X = taken.take("make", dict, None), taken.take("X", list, None)
-    if (bool(files) + (make is not None) + (X is not None)) != 1:
+    found = _read(given, _DATA, where)
+    if sum((bool(found["files"]), found["make"] is not None, found["X"] is not None)) != 1:
         raise TableFileError(f"{where}: give one of 'files', 'make' and 'X'")
-    steps = tuple(taken.take("prepare", list, []))
-    for step in steps:
+    for step in found["prepare"]:
         if step not in _STEPS:
             raise TableFileError(
                 f"{where}: unknown step {step!r} in 'prepare'; steps are {', '.join(_STEPS)}"
             )
-    options = taken.take("options", dict, {})
-    _known(options, {"codes", "columns", "classes", "counts", "share", "shuffle", "seed"}, f"{where}.options")
-    y = taken.take("y", list, None)
-    found = DataSet(
-        name,
-        tuple(files),
-        tuple(test),
-        taken.take("features", int, None),
-        make,
-        taken.take("make_test", dict, None),
-        None if X is None else tuple(tuple(map(float, row)) for row in X),
-        None if y is None else tuple(map(float, y)),
-        steps,
-        options,
-    )
-    taken.end()
-    return found
+    _known(found["options"], _CHOICES, f"{where}.options")
+    if found["X"] is not None and found["y"] is not None:
+        found["X"] = tuple(tuple(map(float, row)) for row in found["X"])
+        found["y"] = tuple(map(float, found["y"]))
+    return DataSet(name, **found)
 
 
-def _rows(given: dict[str, Any], where: str, data: Mapping[str, DataSet]) -> list[TableRow]:
-    """Return a row, or one for each value of what it varies."""
-    taken = _Taker(given, where)
-    name, method = taken.take("data", str), taken.take("method", str)
+def _rows(given: dict[str, Any], where: str, data: Mapping[str, DataSet]) -> Iterator[TableRow]:
+    """Yield a row, or one for each value of what it varies."""
+    found = _read(given, _ROW, where)
+    name, method = found["data"], found["method"]
     if name not in data:
         raise TableFileError(f"{where}: no data set {name!r}; there are {', '.join(data)}")
     if method not in METHODS:
         raise TableFileError(f"{where}: no method {method!r}; there are {', '.join(METHODS)}")
-    parameters, options = taken.take("parameters", dict, {}), taken.take("options", dict, {})
-    _known(options, _OPTIONS, f"{where}.options")
-    vary, paper = taken.take("vary", dict, {}), taken.take("paper", dict, {})
-    tune = taken.take("tune", dict, {})
-    work, label = taken.take("work", str, ""), taken.take("label", str, "")
-    limit, quick = float(taken.take("limit", (int, float), 600)), taken.take("quick", bool, True)
-    differs = taken.take("differs", str, "")
-    taken.end()
-    found = []
+    _known(found["options"], _OPTIONS, f"{where}.options")
+    vary = found.pop("vary")
+    found["limit"], found["label"] = float(found["limit"]), found["label"] or method
     for number, values in enumerate(product(*vary.values())):
         at = dict(zip(vary, values, strict=True))
-        in_options = {key: value for key, value in at.items() if key in _OPTIONS}
-        in_parameters = {key: value for key, value in at.items() if key not in in_options}
-        row = TableRow(
-            data=name,
-            method=method,
-            work=" ".join([work, *(f"{key}={value:g}" for key, value in at.items())]).strip(),
-            parameters={**parameters, **in_parameters},
-            paper=_printed(paper, number if vary else None, where),
-            label=label or method,
-            options={**options, **in_options},
-            tune=tune,
-            limit=limit,
-            quick=quick,
-            differs=differs,
-            at=at,
-        )
-        found.append(row)
-    return found
+        options = {key: value for key, value in at.items() if key in _OPTIONS}
+        parameters = {key: value for key, value in at.items() if key not in _OPTIONS}
+        here = {
+            "work": " ".join([found["work"], *(f"{key}={value:g}" for key, value in at.items())]).strip(),
+            "parameters": {**found["parameters"], **parameters},
+            "options": {**found["options"], **options},
+            "paper": _printed(found["paper"], number if vary else None, where),
+            "at": at,
+        }
+        yield TableRow(**{**found, **here})
 
 
 def _printed(paper: Mapping[str, Any], number: int | None, where: str) -> dict[str, float]:

@@ -43,7 +43,8 @@ def judge(
 class Agreement(NamedTuple):
     """Cells of a table that agree, and all that are judged: ours, and those of the paper's other methods.
 
-    `one_class` of ours agree where every prediction is the same class: any model that says so would.
+    `one_class` of ours agree where every prediction is the same class: any model that says so would. Cells of
+    rows that were matched, that is prepared with the paper's figures in sight, are counted apart.
     """
 
     good: int
@@ -51,18 +52,19 @@ class Agreement(NamedTuple):
     one_class: int
     peers_good: int
     peers_judged: int
+    matched_good: int
+    matched_judged: int
 
 
 def agreement(entry: Mapping[str, Any]) -> Agreement | None:
     """Return how many cells of a table agree; None where nothing is judged."""
-    ours = [line for line in entry["rows"] if not line["peer"]]
-    good, judged = _cells(ours)
-    peers_good, peers_judged = _cells([line for line in entry["rows"] if line["peer"]])
-    if not judged + peers_judged:
-        return None
+    matched = [line for line in entry["rows"] if line.get("matched", False)]
+    ours = [line for line in entry["rows"] if not line["peer"] and not line.get("matched", False)]
+    peers = [line for line in entry["rows"] if line["peer"] and not line.get("matched", False)]
     same = [line for line in ours if line["summary"].get("constant", {}).get("mean") == 100.0]
     one_class = sum(line["verdicts"].get("test", {}).get("agrees", False) for line in same)
-    return Agreement(good, judged, one_class, peers_good, peers_judged)
+    found = Agreement(*_cells(ours), one_class, *_cells(peers), *_cells(matched))
+    return found if found.judged + found.peers_judged + found.matched_judged else None
 
 
 def _cells(lines: list[Mapping[str, Any]]) -> tuple[int, int]:
