@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from squaresvm.factors import Moments
+from squaresvm.models.model import Settings
+from squaresvm.problem.survey import Survey
 from squaresvm.runtime.atomic import remove_leftovers, replacing
 from squaresvm.typing import FloatArray
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "purpose_of"]
 
 _FORMAT = "squaresvm checkpoint 2"
+_SUMS = ("mean", "scatter", "target", "response", "spread")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,25 @@ class Checkpoint:
         named: dict[str, Any] = {**arrays, "purpose": np.array(self.purpose), "digest": _digest(arrays)}
         with replacing(self.path) as file:
             np.savez(file, **named)
+
+    def keep(self, w: FloatArray, b: FloatArray) -> None:
+        """Keep the coefficients of a search."""
+        self.write(w=w, b=b)
+
+    def keep_sums(self, moments: Moments) -> None:
+        """Keep sums over the rows."""
+        bounds = np.array([moments.largest, moments.lightest], dtype=np.float64)
+        self.write(total=np.array(moments.total), bounds=bounds, **{n: getattr(moments, n) for n in _SUMS})
+
+    @staticmethod
+    def sums_in(held: dict[str, FloatArray]) -> Moments:
+        """Return the sums that `keep_sums` kept."""
+        parts = (held[name] for name in _SUMS)
+        sums = Moments(float(held["total"]), *parts)
+        if "bounds" not in held or not np.isfinite(held["bounds"]).all():
+            return sums
+        largest, lightest = held["bounds"].tolist()
+        return replace(sums, largest=largest, lightest=lightest)
 
     def read(self) -> dict[str, FloatArray] | None:
         """Return the arrays of the file; None where there is none.
@@ -81,6 +104,24 @@ class Checkpoint:
         """Delete the file: the fit has ended."""
         self.path.unlink(missing_ok=True)
         remove_leftovers(self.path)
+
+
+def purpose_of(settings: Settings, survey: Survey, n_features: int, by_sums: bool) -> dict[str, Any]:
+    """Return what a fit from a source depends on."""
+    return {
+        "kept": "sums" if by_sums else "coefficients",
+        "loss": settings.loss.value,
+        "A": repr(settings.bias.penalty),
+        "C": repr(settings.C),
+        "class_weight": {str(label): weight for label, weight in (settings.class_weight or {}).items()},
+        "rows": survey.rows,
+        "features": n_features,
+        "weights": [f"{weight:.9g}" for weight in survey.weights],
+        "counts": survey.counts.tolist(),
+        "largest value": [f"{value:.9g}" for value in survey.scale],
+        "labels": [str(label) for label in survey.labels.tolist()],
+        "data": f"{survey.fingerprint:016x}",
+    }
 
 
 def _arrays_in(path: Path) -> dict[str, Any]:

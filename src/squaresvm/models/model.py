@@ -32,11 +32,9 @@ __all__ = [
     "NewRows",
     "Settings",
     "Update",
-    "all_positive",
     "as_flat",
     "labels_of",
-    "positive",
-    "rows_of_weight",
+    "nothing",
     "warn_unless_converged",
     "weigh",
 ]
@@ -114,21 +112,6 @@ def weigh(
     return weights * factors
 
 
-def positive(weights: FloatArray) -> IntArray:
-    """Return where the rows of positive weight stand."""
-    return np.arange(weights.size) if all_positive(weights) else np.flatnonzero(weights > 0)
-
-
-def rows_of_weight(weights: FloatArray) -> IntArray | slice:
-    """Return the same, all of them as a slice, which copies nothing."""
-    return slice(None) if all_positive(weights) else np.flatnonzero(weights > 0)
-
-
-def all_positive(weights: FloatArray) -> bool:
-    """Return whether no row has weight zero; one and the same weight of all rows is looked at once."""
-    return bool((weights[:1] if weights.strides == (0,) else weights).min(initial=np.inf) > 0)
-
-
 @dataclass(eq=False)
 class Known:
     """What has been computed from a state, or came with it: each is the same whoever computes it.
@@ -193,6 +176,10 @@ class NewRows:
     class_weight: dict[Hashable, float] = field(default_factory=dict)
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Update:
     """A new model that nobody has yet, and what is to be said of it.
@@ -212,7 +199,7 @@ class Update:
         How many rows came or left.
     commit : callable
         To be called once, when the new model is about to be in place: from then on the buffers that models
-        share are its own, and what they hold of rows that left is wiped.
+        share are its own, and what they hold of rows that left is wiped. Of models that share none, nothing.
     """
 
     model: Model
@@ -221,7 +208,7 @@ class Update:
     sampled: bool
     refactored: bool
     rows: int
-    commit: Callable[[], None]
+    commit: Callable[[], None] = nothing
 
 
 @dataclass(frozen=True, eq=False)

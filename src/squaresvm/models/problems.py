@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.models.model import Settings, rows_of_weight
+from squaresvm.models.model import Settings
 from squaresvm.operators import (
     DenseOperator,
     DistributedOperator,
@@ -27,6 +27,7 @@ from squaresvm.streaming import Block, DaskSource
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = [
+    "all_positive",
     "check_costs",
     "distributed_kernel",
     "encode",
@@ -35,6 +36,8 @@ __all__ = [
     "gathered_rows",
     "make_operator",
     "make_problem",
+    "positive",
+    "rows_of_weight",
 ]
 
 
@@ -69,6 +72,21 @@ def make_problem(
     else:
         costs = settings.C * weights
     return Problem(operator, targets, costs, settings.loss, settings.bias)
+
+
+def positive(weights: FloatArray) -> IntArray:
+    """Return where the rows of positive weight stand."""
+    return np.arange(weights.size) if all_positive(weights) else np.flatnonzero(weights > 0)
+
+
+def rows_of_weight(weights: FloatArray) -> IntArray | slice:
+    """Return the same, all of them as a slice, which copies nothing."""
+    return slice(None) if all_positive(weights) else np.flatnonzero(weights > 0)
+
+
+def all_positive(weights: FloatArray) -> bool:
+    """Return whether no row has weight zero; one and the same weight of all rows is looked at once."""
+    return bool((weights[:1] if weights.strides == (0,) else weights).min(initial=np.inf) > 0)
 
 
 def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from squaresvm.factors import Moments, MomentsFactor
 from squaresvm.judging.calibration import Calibration
 from squaresvm.linalg.blas import times
-from squaresvm.models.checkpoint import Checkpoint
+from squaresvm.models.checkpoint import Checkpoint, purpose_of
 from squaresvm.models.model import Settings, Update, warn_unless_converged
 from squaresvm.models.problems import find_classes
 from squaresvm.models.streamed import StreamedState, class_encoding
@@ -105,7 +105,7 @@ def fit_source(
         held = None
         if settings.solver == "auto" and checkpoint is None and not by_sums:
             held = _held(problem, survey, settings, n)
-        purpose = _purpose(settings, survey, n, by_sums)
+        purpose = purpose_of(settings, survey, n, by_sums)
         kept = None if checkpoint is None else Checkpoint.of(checkpoint, purpose)
         start_at = _carried(start, classes)
         if held is None:
@@ -194,23 +194,6 @@ def _survey(source: Source, look: Look, progress: PassProgress) -> Survey:
     return Survey.of(counted(), look.size)
 
 
-def _purpose(settings: Settings, survey: Survey, n_features: int, by_sums: bool) -> dict[str, Any]:
-    return {
-        "kept": "sums" if by_sums else "coefficients",
-        "loss": settings.loss.value,
-        "A": repr(settings.bias.penalty),
-        "C": repr(settings.C),
-        "class_weight": {str(label): weight for label, weight in (settings.class_weight or {}).items()},
-        "rows": survey.rows,
-        "features": n_features,
-        "weights": [f"{weight:.9g}" for weight in survey.weights],
-        "counts": survey.counts.tolist(),
-        "largest value": [f"{value:.9g}" for value in survey.scale],
-        "labels": [str(label) for label in survey.labels.tolist()],
-        "data": f"{survey.fingerprint:016x}",
-    }
-
-
 def _solve(
     problem: LinearProblem,
     settings: Settings,
@@ -223,12 +206,12 @@ def _solve(
         if held is None:
             moments = problem.moments()
             if checkpoint is not None:
-                checkpoint.write(**_arrays_of(moments))
+                checkpoint.keep_sums(moments)
         else:
-            moments = _moments_of(held)
+            moments = Checkpoint.sums_in(held)
         return from_sums(problem, MomentsFactor(moments, problem.bias), _ENOUGH * settings.tol)
     start = start if held is None else Solution(primal=held["w"], bias=held["b"])
-    keep = None if checkpoint is None else partial(_keep, checkpoint)
+    keep = None if checkpoint is None else checkpoint.keep
     limit = _MAX_ITER if settings.max_iter is None else settings.max_iter
     return search(problem, settings.tol, limit, Monitor(), start, keep)
 
@@ -313,11 +296,7 @@ def without_rows(before: StreamedState, source: Source, numbers: Iterable[int]) 
     if remaining.n_found != len(gone):
         raise KeyError(f"no row {max(gone)}: the source has fewer rows")
     after = replace(after, reason=f"{after.reason}; the search went on from the model with all rows")
-    return Update(after, after.certificate.residual, after.n_rows, False, False, len(gone), commit=_nothing)
-
-
-def _nothing() -> None:
-    """Do nothing: nobody shares anything with this model."""
+    return Update(after, after.certificate.residual, after.n_rows, False, False, len(gone))
 
 
 def _same_numbers(settings: Settings, rows: Rows) -> Settings:
@@ -365,32 +344,6 @@ def _posed(
     scale = np.ones(runner.n_columns)
     scale[:] = np.where(survey.scale > 0.0, survey.scale, 1.0)
     return LinearProblem(runner, settings.loss, settings.bias, scale)
-
-
-def _keep(checkpoint: Checkpoint, w: FloatArray, b: FloatArray) -> None:
-    checkpoint.write(w=w, b=b)
-
-
-def _arrays_of(moments: Moments) -> dict[str, FloatArray]:
-    names = ("mean", "scatter", "target", "response", "spread")
-    bounds = np.array([moments.largest, moments.lightest], dtype=np.float64)
-    arrays = {name: getattr(moments, name) for name in names}
-    return {"total": np.array(moments.total), "bounds": bounds, **arrays}
-
-
-def _moments_of(held: dict[str, FloatArray]) -> Moments:
-    sums = Moments(
-        float(held["total"]),
-        held["mean"],
-        held["scatter"],
-        held["target"],
-        held["response"],
-        held["spread"],
-    )
-    if "bounds" not in held or not np.isfinite(held["bounds"]).all():
-        return sums
-    largest, lightest = held["bounds"].tolist()
-    return replace(sums, largest=largest, lightest=lightest)
 
 
 def _calibrate(

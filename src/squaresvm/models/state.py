@@ -19,9 +19,9 @@ from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.models import updates
 from squaresvm.models.factor_steps import Watch
-from squaresvm.models.model import Known, Model, NewRows, Update, positive
+from squaresvm.models.model import Known, Model, NewRows, Update
 from squaresvm.models.ownership import Claim, SupersededError
-from squaresvm.models.problems import make_problem
+from squaresvm.models.problems import make_problem, positive
 from squaresvm.operators import DenseOperator, LinearOperator, Operator, StoredOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_large

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from squaresvm.models.model import nothing
 from squaresvm.operators import LinearOperator, Operator, StoredOperator
 from squaresvm.problem import Problem
 from squaresvm.rows.chunks import dropped
@@ -54,10 +55,6 @@ class Check:
     sampled: bool
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 def in_words(rows: int) -> str:
     """Return so many rows in words."""
     return "1 row" if rows == 1 else f"{rows} rows"
@@ -88,7 +85,7 @@ class Step(ABC):
         self.requests = state.requests
         self.watch: Watch | None = None
         self.certificate: Certificate | None = None
-        self.wipe: Callable[[], None] = _nothing
+        self.wipe: Callable[[], None] = nothing
 
     @abstractmethod
     def forget(self, leaving: Leaving) -> None:

@@ -183,11 +183,7 @@ def _counts(state: StreamedState, y: np.ndarray[Any, Any]) -> FloatArray:
 def _update(after: StreamedState, changed: NewRows) -> Update:
     residual, rows = after.certificate.residual, int(changed.y.shape[0])
     # The residual of sums is a bound over all rows, whatever their number.
-    return Update(after, residual, after.n_rows, False, False, rows, commit=_nothing)
-
-
-def _nothing() -> None:
-    """Do nothing: nobody shares anything with this model."""
+    return Update(after, residual, after.n_rows, False, False, rows)
 
 
 def _learned(state: StreamedState, new: NewRows) -> StreamedState:

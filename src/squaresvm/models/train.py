@@ -8,9 +8,9 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 
 from squaresvm.family import Loss
-from squaresvm.models.model import Known, Settings, rows_of_weight, warn_unless_converged
+from squaresvm.models.model import Known, Settings, warn_unless_converged
 from squaresvm.models.ownership import Claim
-from squaresvm.models.problems import check_costs, find_classes, make_operator, make_problem
+from squaresvm.models.problems import check_costs, find_classes, make_operator, make_problem, rows_of_weight
 from squaresvm.models.state import State
 from squaresvm.operators import Operator, ProximalOperator
 from squaresvm.rows import Rows

@@ -11,9 +11,9 @@ import numpy as np
 
 from squaresvm.family import Loss
 from squaresvm.models.factor_steps import FactorStep, ProximalStep
-from squaresvm.models.model import Known, NewRows, Settings, Update, all_positive, positive
+from squaresvm.models.model import Known, NewRows, Settings, Update
 from squaresvm.models.ownership import Claim
-from squaresvm.models.problems import check_costs, encode, features, find_classes
+from squaresvm.models.problems import all_positive, check_costs, encode, features, find_classes, positive
 from squaresvm.models.steps import HingeStep, InverseStep, MultiplierStep, NewtonStep, Step
 from squaresvm.models.sums_step import SumsStep
 from squaresvm.operators import LinearOperator, StoredOperator
