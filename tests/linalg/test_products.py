@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from squaresvm.linalg.blas import gram, multiply_add, times
+from squaresvm.linalg.blas import add_gram, multiply_add, times
 
 SMALL, LARGE = (7, 5), (130, 90)
 
@@ -48,9 +48,10 @@ class TestLayouts:
 
     def test_gram(self, layout, shape):
         X = laid_out(shape, layout).astype(np.float64)
-        found = gram(X)
-        np.testing.assert_allclose(found, X.T @ X, atol=1e-12)
-        np.testing.assert_array_equal(found, found.T)
+        out = np.ones((shape[1], shape[1]), order="F")
+        add_gram(out, X)
+        add_gram(out, 2.0 * X)
+        np.testing.assert_allclose(np.tril(out), np.tril(5.0 * X.T @ X + 1.0), atol=1e-11)
 
 
 def test_sparse_rows():

@@ -220,3 +220,19 @@ def test_float32_linear_rows_are_computed_in_float64():
     b = np.random.default_rng(3).normal(size=(M, 2))
     np.testing.assert_allclose(LinearOperator(X).matmul(b), exact @ (exact.T @ b), rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(LinearOperator(X).cross(X, b), exact @ (exact.T @ b), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_predictions_on_several_threads_are_those_on_one(sparse, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(2100, 6)), rng.normal(size=(3000, 6))
+    if sparse:
+        X, new = sp.csr_matrix(X * (X > 0.5)), sp.csr_matrix(new * (new > 0.5))
+    kernel, coefficients = Kernel("rbf", gamma=0.2), rng.normal(size=(2100, 2))
+    coefficients[::3] = 0.0
+    values = {}
+    for threads in ("1", "2"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        values[threads] = DenseOperator(kernel, X).cross(new, coefficients)
+    np.testing.assert_allclose(values["1"], values["2"], atol=1e-10)
+    np.testing.assert_allclose(values["1"], kernel(new, X) @ coefficients, atol=1e-10)

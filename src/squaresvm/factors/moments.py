@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from squaresvm.factors.view import Posed
 from squaresvm.family import Bias
 from squaresvm.kernels import squared_norms
-from squaresvm.linalg.blas import gram, product, solve_triangular_in_place, times
+from squaresvm.linalg.blas import add_gram, product, solve_triangular_in_place, times
 from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, Matrix
@@ -21,6 +21,8 @@ __all__ = ["Moments", "MomentsFactor"]
 #: Share of entries from which on blocks of sparse rows are faster multiplied as dense ones, and their size:
 #: what the processor finds in its cache.
 _DENSE_SHARE, _BLOCK_BYTES = 0.02, 2**20
+#: Rows of a block of many features.
+_BLOCK_ROWS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +100,10 @@ class Moments:
         total = float(costs.sum())
         share = costs / total if total > 0 else costs
         mean, target = times(Z.T, share), share @ targets
-        scatter, response = np.zeros((n, n)), np.zeros((n, targets.shape[1]))
+        scatter, response = np.zeros((n, n), order="F"), np.zeros((n, targets.shape[1]))
         spread = costs @ np.square(targets - target)
-        for part in row_blocks(Z.shape[0], n, _BLOCK_BYTES):
+        # A block with few rows would spend its time on the sum and not on the products.
+        for part in row_blocks(Z.shape[0], n, max(_BLOCK_BYTES, 8 * n * min(n, _BLOCK_ROWS))):
             block, weight, deviation = Z[part], costs[part, None], targets[part] - target
             if stays_sparse:
                 scatter += (block.multiply(weight).T @ block).toarray()
@@ -109,10 +112,13 @@ class Moments:
                 root = np.sqrt(weight)
                 scaled = (block.toarray() if sp.issparse(block) else block) - mean
                 scaled *= root
-                scatter += gram(scaled)
+                add_gram(scatter, scaled)
                 response += times(scaled.T, root * deviation)
         if stays_sparse:
             scatter -= total * np.outer(mean, mean)
+        else:
+            scatter = np.tril(scatter)
+            scatter += np.tril(scatter, -1).T
         return cls(total, mean, scatter, target, response, spread)
 
     def bounded(self, Z: Matrix, costs: FloatArray) -> Moments:

@@ -28,8 +28,8 @@ from scipy.linalg import cython_blas, cython_lapack
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = [
+    "add_gram",
     "char",
-    "gram",
     "gram_update",
     "integer",
     "matrix",
@@ -347,23 +347,28 @@ def times(X: Matrix, b: FloatArray) -> FloatArray:
     return product(_regular(X), _regular(b))
 
 
-def gram(X: FloatArray) -> FloatArray:
-    """Return X'X for a dense X, by half of the products.
+def add_gram(out: FloatArray, X: FloatArray) -> None:
+    """Add X'X for a dense X to the lower triangle of `out`; what is above it is not to be read.
+
+    Parameters
+    ----------
+    out : ndarray of shape (n, n), Fortran-ordered
+    X : ndarray of shape (m, n)
 
     Examples
     --------
     >>> import numpy as np
-    >>> from squaresvm.linalg.blas import gram
-    >>> gram(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    array([[10., 14.],
+    >>> from squaresvm.linalg.blas import add_gram
+    >>> out = np.zeros((2, 2), order="F")
+    >>> add_gram(out, np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> np.tril(out)
+    array([[10.,  0.],
            [14., 20.]])
     """
     if X.size * X.shape[1] <= _QUIET:
-        return np.asarray(X.T @ X)
-    out = np.zeros((X.shape[1], X.shape[1]), order="F")
-    gram_update(out, np.asfortranarray(X.T))
-    out += np.tril(out, -1).T
-    return out
+        out += X.T @ X
+    else:
+        gram_update(out, np.asfortranarray(X.T))
 
 
 def _regular(X: FloatArray) -> FloatArray:

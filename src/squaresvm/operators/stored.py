@@ -13,7 +13,7 @@ from squaresvm.operators.base import Operator
 from squaresvm.operators.single import SingleKernel
 from squaresvm.operators.store import KernelStore
 from squaresvm.rows.chunks import Chunks, Features, dropped
-from squaresvm.runtime.resources import row_blocks
+from squaresvm.runtime.resources import on_threads, row_blocks, thread_count
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["DenseOperator", "ProximalOperator", "StoredOperator", "SubsetOperator"]
@@ -186,14 +186,21 @@ class DenseOperator(StoredOperator):
         return self.kernel.diagonal(self.X) if self._store is None else super().diagonal()
 
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
-        """Return k(X, rows) coefficients, in blocks, leaving out rows without coefficients."""
+        """Return k(X, rows) coefficients, in blocks on all threads; rows without any are left out."""
         rows = self.X
         used = np.flatnonzero(np.any(coefficients != 0.0, axis=1))
         if used.size < self.n_rows:
             rows, coefficients = rows[used], coefficients[used]
         out = np.zeros((X.shape[0], coefficients.shape[1]))
-        for part in row_blocks(X.shape[0], used.size) if used.size else []:
-            out[part] = times(self.kernel(X[part], rows), coefficients)
+        parts = row_blocks(X.shape[0], used.size) if used.size else []
+        # Somebody's own function may not be made for two threads at once.
+        alone = callable(self.kernel.function) or len(parts) < 2
+
+        def share(t: int, threads: int) -> None:
+            for part in parts[t::threads]:
+                out[part] = times(self.kernel(X[part], rows), coefficients)
+
+        on_threads(share, 1 if alone else thread_count())
         return out
 
     def without(self, gone: IntArray, X: Features) -> DenseOperator:

@@ -12,7 +12,7 @@ so that a pass is a reduction: memory, memory maps, files and a cluster differ o
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def moments_of(block: RowBlock, column: int, rows: BoolArray, every: int = 1) ->
     if block.compiled and not few and block.Z.shape[1] <= _FEW_FEATURES:
         found = _moments_compiled(block, rows)
     else:
-        some = np.flatnonzero(rows)
+        some: Any = slice(None) if rows.all() else np.flatnonzero(rows)  # No copy of all of them.
         targets = block.targets[some, column][:, None]
         found = Moments.of(in_float64(block.Z[some]), block.costs[some], targets)
     return found if every == 1 else found.scaled(_GROUP / (_GROUP // every))

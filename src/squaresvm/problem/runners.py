@@ -15,7 +15,7 @@ from squaresvm.problem.products import is_wide
 from squaresvm.problem.survey import Sample
 from squaresvm.rows.labels import indicator_signs, sign_columns, value_columns
 from squaresvm.runtime.jit import is_compiled
-from squaresvm.runtime.resources import in_order, threads_for_blas
+from squaresvm.runtime.resources import in_order, thread_count, threads_for_blas
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray, Matrix
 
@@ -32,6 +32,9 @@ _THREADED_BYTES, _WIDE_BYTES = 16 * 2**20, 4 * 2**20
 _LEAST_ROWS = 64
 #: Numbers in dense rows from which on compiled loops are used.
 COMPILED_SIZE = 4_000_000
+#: Rows of a block that forms n x n numbers, for each feature: at least, and at most where each thread has
+#: several of those.
+_SQUARES = 2, 8
 #: Rows of which a part tells enough about the Hessian.
 _MANY_ROWS = 200_000
 #: Rows that are many times the sample are worth a sample: of so many at least, for each feature, and one out
@@ -63,7 +66,8 @@ class MemoryRunner:
         block_bytes = _COMPILED_BYTES if self._compiled else _BLOCK_BYTES
         self._few = max(_LEAST_ROWS, int(block_bytes / max(8.0, row_bytes)))
         # Sums of n x n numbers a block must be few beside the rows themselves.
-        self._many = max(256, 2 * int(Z.shape[1]), self._few)
+        least, most = (times * int(Z.shape[1]) for times in _SQUARES)
+        self._many = max(256, min(most, max(least, m // (4 * thread_count()))), self._few)
         if row_bytes * m < _THREADED_BYTES:
             self._many = m
         # Of many features there are many passes, none of which forms anything: they bear more threads.
