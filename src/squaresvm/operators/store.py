@@ -14,6 +14,8 @@ __all__ = ["KernelStore"]
 
 #: Bytes of one block of kernel values on its way into a store: temporaries must stay small beside K.
 _FILL_BYTES = 6 * 2**20
+#: Columns of a block at most: both halves of its corner on the diagonal are computed, and one is dropped.
+_FILL_COLUMNS = 256
 
 
 class KernelStore:
@@ -60,7 +62,7 @@ class KernelStore:
         self._fresh = lent  # Whether the room still holds K.
         self._buffer = _allocate(n_rows)
         kernel, room = self._kernel, self.room(n_rows)
-        for columns in row_blocks(n_rows, n_rows, _FILL_BYTES):
+        for columns in row_blocks(n_rows, n_rows, min(_FILL_BYTES, 8 * n_rows * _FILL_COLUMNS)):
             start, stop = columns.start, columns.stop
             values = block(slice(start, n_rows), columns)
             corner, below = values[: stop - start], values[stop - start :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, search_active_sets
 from squaresvm.solvers.base import IterativeSolver, Monitor, by_column, tell
+from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.equalities import EqualitySystem, Factored, SwitchedSystem
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.sesqui_smo import BoundedDescent
@@ -24,6 +26,8 @@ __all__ = ["ActiveSet"]
 _MAX_ITER = 500
 #: Rows of a set whose factor is kept for later requests.
 _KEPT_ROWS = 12_000
+#: From this many rows on the first set is that of a rough solution, by so many conjugate gradient steps.
+_ROUGH_ROWS, _ROUGH_STEPS = 500, 3
 #: From this many rows on, compiled coordinate updates find a first set: below, compiling would cost more.
 _COORDINATE_ROWS = 2001
 #: Violation at which the coordinate updates hand over, and updates a row they may take.
@@ -162,7 +166,7 @@ class ActiveSet(IterativeSolver):
             if reached or found.outcome != Outcome.FINISHED:
                 return found
             spent = found.n_iter
-        begin = _coordinate_start(problem) if self.n_sv_max is None else None
+        begin = _rough_start(problem) if self.n_sv_max is None else None
         found = search_active_sets(problem, Factored(problem, system), tol, limit, begin, monitor)
         return replace(found, n_iter=spent + found.n_iter)
 
@@ -311,12 +315,33 @@ def _through_features(problem: Problem, tol: float, limit: int, found: Solution)
     return replace(better, n_iter=found.n_iter + near.n_iter + again.n_iter)
 
 
-def _coordinate_start(problem: Problem) -> Solution | None:
-    """Return a rough solution by coordinate updates; None where the first set may as well be all rows."""
-    if problem.n_rows < _COORDINATE_ROWS:
+def _rough_start(problem: Problem) -> Solution | None:
+    """Return a rough solution to take the first set from; None where that may as well be all rows.
+
+    From so many rows on that compiling pays, by coordinate updates; below, by three conjugate gradient steps
+    towards the squared loss on all rows, which tell most rows without an error at a fraction of a factor.
+    """
+    if problem.n_rows < _ROUGH_ROWS or problem.operator.full() is None:
         return None
-    if problem.operator.full() is None or not is_compiled():
-        return None
+    if problem.n_rows >= _COORDINATE_ROWS and is_compiled():
+        return _by_coordinates(problem)
+    ridge = problem.ridge[:, None]
+    with suppress(NotDefiniteError):
+        X, _ = conjugate_gradients(
+            lambda V, _: problem.operator.matmul(V) + ridge * V,
+            lambda V, _: V / ridge,
+            np.column_stack([np.ones(problem.n_rows), problem.targets[:, 0]]),
+            np.zeros(2),
+            _ROUGH_STEPS,
+        )
+        u, v = X.T
+        b = 0.0 if problem.bias.is_absent else float(v.sum() / (problem.bias.penalty + u.sum()))  # (59)
+        return Solution(beta=(v - b * u)[:, None], bias=np.array([b]))
+    return None
+
+
+def _by_coordinates(problem: Problem) -> Solution:
+    """Return a rough solution by single updates, of pairs where the bias is free."""
     from squaresvm.solvers._loops import pairwise_updates
 
     rows = RowCache(problem.operator, 0)
