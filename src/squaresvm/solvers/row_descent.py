@@ -205,6 +205,8 @@ def solve_by_rows(
         search = RowDescent(column, norms, origin(column) if first is None else first)
 
         def watch() -> bool:
+            if not monitor.listens:
+                return False  # The gradient of all rows costs what a sweep does.
             return tell(column, search.beta, search.b, search.gradient, search.sweeps, monitor)
 
         reached = not monitor.stopped and search.run(tol, limit, watch)
