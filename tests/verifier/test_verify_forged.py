@@ -185,7 +185,10 @@ def test_a_multiplier_of_one_pair(tmp_path):
     arrays["beta"][-1] *= 1.0 + 1e-6
     verdict = caught(path, header, arrays)
     assert [part.ok for part in verdict.parts] == [True, True, False]
-    assert all("classes 1 and 2" in fault for fault in verdict.faults)
+    assert all("classes 1 and 2" in fault for fault in verdict.parts[2].faults)
+    *of_pair, of_chain = verdict.faults
+    assert of_pair == list(verdict.parts[2].faults)
+    assert "receipt 0 is of another model" in of_chain
 
 
 def test_a_kernel_matrix_changed(tmp_path):
