@@ -169,8 +169,8 @@ def verify(
         Fitted; or the file of a model.
     data : source, path-like, or (X, y) or (X, y, sample_weight), optional
         The rows of a model that was fitted from a stream, which holds none: they are read again, block by
-        block, twice. For a model that holds its rows: rows to compare them with, which must be the same but
-        for their order.
+        block, twice, or three times where the bias is free. For a model that holds its rows: rows to compare
+        them with, which must be the same but for their order.
     label : str, optional
         Column of the labels, where `data` is a CSV or Parquet file, or a folder; 'label' if not given.
     receipts : path-like, Receipt, or sequence of them or of their JSON, optional
