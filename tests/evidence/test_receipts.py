@@ -17,30 +17,11 @@ from sklearn.preprocessing import StandardScaler
 import squaresvm
 from squaresvm import LSSVC, LSSVR, RLSSVC, OneVsOne, Receipt, Window, check_absence, check_chain
 from squaresvm.evidence.hashes import AbsenceProof, Tree, digest_of, id_hash, lanes_of, row_hashes
-from squaresvm.evidence.receipt import append_receipts, check_known, read_receipts
+from squaresvm.evidence.receipt import check_known
 from squaresvm.streaming import ArraySource
-from support.forged import arrays_of, opened, with_arrays
 from support.histories import ESTIMATORS
+from support.receipts import history, rehashed, rows
 from support.round_trips import again
-
-
-def rows(m=30, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(m, 3))
-    return X, np.where(X[:, 0] + 0.4 * rng.normal(size=m) > 0.0, "yes", "no")
-
-
-def history(model=None, **options):
-    """Return a model after six requests."""
-    X, y = rows()
-    model = LSSVC(C=2.0) if model is None else model
-    model.fit(X[:20], y[:20], **options)
-    model.learn(X[20:], y[20:])
-    model.forget([3])
-    model.forget([21, 4, 0])
-    model.refit()
-    model.learn(X[:1], y[:1])
-    return model
 
 
 def digest(model):
@@ -153,10 +134,6 @@ def test_what_is_no_receipt_is_refused(change):
 # Chains ------------------------------------------------------------------------------------------------
 
 CHAIN = history().receipts_
-
-
-def rehashed(receipt):
-    return replace(receipt, hash=replace(receipt).hashed())
 
 
 @given(place=st.integers(1, 4))
@@ -346,174 +323,3 @@ def test_a_copy_goes_its_own_way():
     assert check_chain(model.receipts_) == check_chain(other.receipts_) == []
     assert [r.hash for r in model.receipts_[:6]] == [r.hash for r in other.receipts_[:6]]
     assert model.receipts_[6].hash != other.receipts_[6].hash
-
-
-# Pairs of classes ---------------------------------------------------------------------------------------
-
-
-def pairs_after_requests(**options):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 3))
-    y = np.array(["a", "b", "c"])[np.arange(40) % 3]
-    weights = np.ones(40)
-    weights[7] = 0.0
-    model = OneVsOne(LSSVC(**options)).fit(X[:30], y[:30], weights[:30])
-    model.learn(X[30:38], y[30:38])
-    model.forget([3, 31])
-    model.learn(X[38:], ["d", "d"])  # A class that nobody knew.
-    return model
-
-
-def test_models_of_pairs_have_one_chain(tmp_path):
-    model = pairs_after_requests(class_weight="balanced")
-    chain = model.receipts_
-    assert [(r.kind, r.rows_before, r.remaining, len(r.id_hashes)) for r in chain] == [
-        ("fit", 0, 30, 0),
-        ("learn", 30, 38, 0),
-        ("forget", 38, 36, 2),
-        ("learn", 36, 38, 0),
-    ]
-    assert check_chain(chain) == []
-    assert all(r.residual < 1e-6 for r in chain)
-    assert set(chain[-1].moved) == {"gamma", "class_weight"}
-    assert squaresvm.verify(model, receipts=chain, absent=3).ok
-    squaresvm.save(model, tmp_path / "a.model")
-    again = squaresvm.load(tmp_path / "a.model")
-    assert again.receipts_ == chain
-    receipt = again.forget([5, 7], verify=True)
-    assert (receipt.number, receipt.remaining, receipt.sampled) == (4, 36, False)
-    assert receipt.hash == again.receipts_[-1].hash
-    assert check_absence(again.prove_absence(7), receipt.commitment) == []
-    with pytest.raises(ValueError, match="is held"):
-        again.prove_absence(8)
-    assert again.refit().receipts_[-1].kind == "refit"
-    assert again.refit_due() == ()
-    verdict = squaresvm.verify(again, receipts=chain)
-    assert verdict.ok
-    assert "no receipts" not in " ".join(verdict.notes)
-
-
-def test_a_class_of_a_pair_that_goes_takes_its_idle_rows_out_of_the_digest():
-    model = pairs_after_requests()
-    gone = [name for name, label in zip(model.ids_, model._votes.rows.y, strict=True) if label == "b"]
-    receipt = model.forget([name for name in gone if name != 7])
-    assert receipt.classes_gone == ("b",)
-    assert receipt.ids == tuple(gone)
-    assert squaresvm.verify(model).ok
-
-
-def test_windows_of_pairs_have_receipts():
-    X, y = rows(60)
-    y = np.where(np.arange(60) % 3 == 0, "maybe", y)
-    window = Window(OneVsOne(RLSSVC()), size=40, half_life=30.0).fit(X[:40], y[:40])
-    window.learn(X[40:50], y[40:50])
-    assert [r.kind for r in window.receipts_] == ["fit", "learn", "forget", "refit"]
-    assert squaresvm.verify(window).ok
-    assert check_chain(window.receipts_) == []
-
-
-@pytest.mark.parametrize("what", ["row", "label", "pair", "id"])
-def test_what_is_changed_in_a_model_of_pairs_contradicts_its_receipt(what, tmp_path):
-    model = pairs_after_requests()
-    squaresvm.save(model, tmp_path / "a.model")
-    header, body = opened((tmp_path / "a.model").read_bytes())
-    arrays = arrays_of(header, body)
-    row = int(np.flatnonzero(arrays["weights"] == 0.0)[0])  # It has no say: only digests can tell.
-    if what == "row":
-        arrays["rows"][row, 0] += 1e-12
-    elif what == "label":
-        arrays["y"][row] = "c"
-    elif what == "id":
-        arrays["ids"][row] += 1 - 2 * (row > 0)
-    else:
-        header["pairs"][0]["settings"]["C"] *= 1.0 + 1e-15
-    (tmp_path / "a.model").write_bytes(with_arrays(header, arrays))
-    try:
-        faults = squaresvm.verify(tmp_path / "a.model").faults
-    except squaresvm.files.ModelFileError as error:  # Ids out of order, or a row that fits no pair.
-        faults = (str(error),)
-    assert faults
-
-
-# Anchors ------------------------------------------------------------------------------------------------
-
-
-def test_an_anchor_stands_for_all_receipts_before_it(tmp_path):
-    model, kept = history(), tmp_path / "kept.jsonl"
-    earlier = model.anchor_receipts(kept)
-    (anchor,) = model.receipts_
-    assert (anchor.kind, anchor.number, anchor.previous) == ("anchor", 6, earlier[-1].hash)
-    assert anchor.before == {"receipts": 6, "since": earlier[0].time, "learned": 31, "forgotten": 4}
-    assert model.anchor_receipts(kept) == ()
-    assert read_receipts(kept) == list(earlier)
-    assert squaresvm.verify(model, receipts=kept, absent=3).ok
-    model.forget([5])
-    model.learn(*(part[:1] for part in rows()))
-    assert check_chain(model.receipts_) == check_chain([*earlier, *model.receipts_]) == []
-    again = pickle.loads(pickle.dumps(model))
-    later = again.anchor_receipts(kept)
-    assert again.receipts_[0].before == {**anchor.before, "receipts": 9, "learned": 32, "forgotten": 5}
-    assert check_chain([*earlier, *later, *again.receipts_]) == []
-    squaresvm.save(again, tmp_path / "a.model")
-    assert squaresvm.load(tmp_path / "a.model").receipts_ == again.receipts_
-    assert squaresvm.verify(tmp_path / "a.model", receipts=kept).ok
-    assert Receipt.from_json(json.loads(json.dumps(anchor.to_json()))) == anchor
-
-
-def test_files_level_off_where_receipts_are_anchored(tmp_path):
-    X, y = rows(60)
-    model, sizes = LSSVC().fit(X, y), []
-    for name in range(40):
-        model.forget([name])
-        model.learn(X[name : name + 1], y[name : name + 1])
-        if len(model.receipts_) >= 10:
-            model.anchor_receipts(tmp_path / "kept.jsonl")
-        squaresvm.save(model, tmp_path / "a.model")
-        sizes.append((tmp_path / "a.model").stat().st_size)
-    # The history has a short line a request; a receipt takes ten times as much.
-    assert max(sizes[20:]) < max(sizes[:20]) + 20 * 200
-    assert check_chain([*read_receipts(tmp_path / "kept.jsonl"), *model.receipts_]) == []
-
-
-ANCHORED = history()
-EARLIER = ANCHORED.anchor_receipts()
-ANCHORED.forget([5])
-LATER = ANCHORED.receipts_
-
-
-@given(place=st.integers(0, 5))
-def test_receipts_from_before_an_anchor_are_held_against_it(place):
-    assert check_known(LATER, EARLIER[place:]) == []
-    forged = list(EARLIER)
-    forged[place] = rehashed(replace(forged[place], residual=0.25))
-    assert f"receipt {place}, which was given, is another one" in " ".join(check_known(LATER, forged[place:]))
-    if place < 5:  # One alone, or with a gap behind it, cannot be led to the anchor, and that is said.
-        assert "cannot be held against the anchor" in check_known(LATER, [EARLIER[place]])[0]
-
-
-def test_an_anchor_that_is_forged_is_named():
-    anchor, after = LATER
-    for change in (
-        {"number": 5},
-        {"previous": ""},
-        {"remaining": 3},
-        {"before": {**anchor.before, "receipts": 2}},
-    ):
-        forged = rehashed(replace(anchor, **change))
-        faults = check_chain([forged, after])
-        assert any("anchor" in fault or "missing" in fault for fault in faults), change
-        assert check_known([forged, after], EARLIER) or any("does not follow" in f for f in faults)
-    assert check_chain([after])[0] == "receipt 0 is missing: number 7 stands in its place"
-    whole = [*EARLIER[:-1], *LATER]
-    assert check_chain(whole)[0] == "receipt 5 is missing: number 6 stands in its place"
-    for wrong in ({}, {"receipts": 6}, {**anchor.before, "learned": "31"}):
-        with pytest.raises(ValueError, match="what it stands for"):
-            Receipt.from_json({**anchor.to_json(), "before": wrong})
-
-
-def test_a_line_half_written_goes_when_receipts_are_added(tmp_path):
-    path = tmp_path / "kept.jsonl"
-    append_receipts(path, CHAIN[:2])
-    path.write_bytes(path.read_bytes() + b'{"number": 2, "ki')
-    append_receipts(path, CHAIN[1:])
-    assert read_receipts(path) == list(CHAIN)
