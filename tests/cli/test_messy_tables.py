@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
@@ -177,7 +178,11 @@ def test_from_the_first_file_to_a_page(tmp_path, name):
     assert said["rows"] == 177
     page = tmp_path / "page.html"
     run("evaluate", model, new, *read, "--html", page)
-    assert page.read_text().lower().startswith("<!doctype html")
+    shown = page.read_text()
+    assert shown.lower().startswith("<!doctype html")
+    pictures = ("Predicted", "residual") if table.regression else ("Class shares", "Confusion matrix")
+    for words in (*pictures, f"The {main['name']} is better than {main['guess']}"):
+        assert words in html.unescape(shown)
 
 
 def test_parquet_with_categories_times_and_decimals(tmp_path):

@@ -15,6 +15,7 @@ from squaresvm.cli.inputs import ModelPath, Queries, labelled_rows, open_model
 from squaresvm.cli.options import Encoding
 from squaresvm.cli.places import check_page_place
 from squaresvm.judging.figures import Figure, against_guessing, confusion, probability_figures
+from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import groups
 from squaresvm.typing import FloatArray
@@ -23,6 +24,8 @@ __all__ = ["evaluate"]
 
 #: Classes up to which the confusion matrix is printed.
 _FEW_CLASSES = 20
+#: Which rows the pictures are of.
+_THESE = "Rows of the file, each by the model as it is."
 
 
 def evaluate(
@@ -71,7 +74,7 @@ def evaluate(
         with printer.writing(html):
             write_atomically(html, render(_page(facts, model_path, data)))
         printer.say(f"Page: {html}")
-    calibration = facts.pop("calibration")
+    calibration, _ = facts.pop("calibration"), facts.pop("pictures")
     printer.result(
         {
             **facts,
@@ -90,18 +93,26 @@ def _judged(asked: Queries, y: np.ndarray[Any, Any], coverage: float) -> dict[st
         figures = figures_of(y, predicted, None, False)
         if hasattr(model._state, "rows") and y.shape[0]:
             figures.append(_covered(model.predict_interval(X, coverage), y, coverage))
-        return {"figures": figures, "confusion": None, "classes": None, "calibration": None}
+        pictures = [charts.predictions(y, predicted, _THESE)] if y.size > 1 else []
+        apart = {"confusion": None, "classes": None, "calibration": None}
+        return {"figures": figures, **apart, "pictures": pictures}
     figures = figures_of(y, predicted, None, True)
     p = model.predict_proba(X)
     figures += probability_figures(y, p, model.classes_)
     classes = np.unique(np.concatenate([model.classes_, y])).tolist()
     right = y == model.classes_[1] if model.classes_.size == 2 else predicted == y
     shares = groups(p[:, 1] if model.classes_.size == 2 else p.max(axis=1), np.asarray(right))
+    counts = confusion(y, predicted, classes)
+    names, table = [str(label) for label in classes], np.array(counts)
     return {
         "figures": figures,
-        "confusion": confusion(y, predicted, classes),
+        "confusion": counts,
         "classes": classes,
         "calibration": shares,
+        "pictures": [
+            charts.class_shares(names, table.sum(axis=1).tolist()),
+            charts.confusion(names, table, _THESE),
+        ],
     }
 
 
@@ -127,34 +138,25 @@ def _confusion_lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _page(facts: dict[str, Any], model_path: Path, data: Path) -> Facts:
-    rows = [
-        (figure.name, f"{figure.value:.4g}", _shown(figure.error), _shown(figure.baseline), figure.guess)
-        for figure in facts["figures"]
-    ]
-    tables = [
-        TableOfRows(
-            "Figures",
-            "Each beside what guessing would give.",
-            ("figure", "value", "standard error", "guess", "by"),
-            rows,
-        )
-    ]
-    if facts["confusion"] is not None:
-        names = [str(label) for label in facts["classes"]]
-        lines = [(name, *row) for name, row in zip(names, facts["confusion"], strict=True)]
-        tables.append(
-            TableOfRows("Confusion matrix", "Labels by line, predictions by column.", ("", *names), lines)
-        )
-    main = facts["figures"][0]
+    figures: list[Figure] = facts["figures"]
+    lines = [(figure.name, _with_error(figure), _guess(figure)) for figure in figures]
+    text = "Each with its standard error, beside what guessing would give."
+    main = figures[0]
+    words = against_guessing(figures) or f"The {main.name} is better than {main.guess}."
     return Facts(
         title=f"{model_path.name} on {data.name}",
-        summary=f"{counted(facts['rows'], 'row')}. {str(main)[0].upper()}{str(main)[1:]}.",
-        figures=[(f"{figure.value:.3f}", figure.name) for figure in facts["figures"][:4]],
+        summary=f"{counted(facts['rows'], 'row')}. {words}",
+        figures=[(f"{figure.value:.4g}", f"{figure.name}; {_guess(figure)}") for figure in figures[:4]],
+        pictures=facts["pictures"],
         calibration=facts["calibration"],
         calibration_text="Rows grouped by the probability that they got. On the line, probabilities hold.",
-        tables=tables,
+        tables=[TableOfRows("Figures", text, ("figure", "value", "guess"), lines)],
     )
 
 
-def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def _with_error(figure: Figure) -> str:
+    return f"{figure.value:.4g}" + ("" if figure.error is None else f" ± {figure.error:.2g}")
+
+
+def _guess(figure: Figure) -> str:
+    return "" if figure.baseline is None else f"{figure.guess}: {figure.baseline:.4g}"

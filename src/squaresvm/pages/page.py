@@ -48,7 +48,8 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 .bar span { overflow-wrap: anywhere; } .bar b { font-weight: 500; font-variant-numeric: tabular-nums; }
 .bar i { height: 1rem; width: calc(var(--share) * 100%); background: var(--accent); border-radius: 3px; }
 @media (max-width: 30rem) { svg text { font-size: 18px; } .confusion td { min-width: 3.4rem; padding: .4rem; }
-  .bar { grid-template-columns: 1fr auto; } .bar i { grid-row: 2; grid-column: 1 / 3; } }
+  .bar { grid-template-columns: 1fr auto; } .bar i { grid-row: 2; grid-column: 1 / 3; }
+  th, td { white-space: normal; padding-right: .5rem; font-size: .82rem; vertical-align: top; } }
 code { font-size: .92em; }
 .pairs td { white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
 .pairs td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }
