@@ -299,8 +299,10 @@ def _column_line(feature: Feature) -> tuple[str, str, str]:
         mean = np.datetime64(round(feature.centre), "D")
         return feature.name, "date", f"mean {mean}, standard deviation {feature.scale:.4g} days"
     if isinstance(feature, Number):
-        mean = feature.centre if abs(feature.centre) > 1e-12 * feature.scale else 0.0  # Rounding is no mean.
-        return feature.name, "number", f"mean {mean:.4g}, scale {feature.scale:.4g}"
+        centre = (
+            feature.centre if abs(feature.centre) > 1e-12 * feature.scale else 0.0
+        )  # Rounding is no mean.
+        return feature.name, "number", f"mean {centre:.4g}, scale {feature.scale:.4g}"
     shown = ", ".join(feature.levels[:6]) + (", ..." if len(feature.levels) > 6 else "")
     return feature.name, "category", f"{counted(len(feature.levels), 'level')}: {shown}"
 
