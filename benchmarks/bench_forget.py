@@ -1,6 +1,6 @@
 """Learning and forgetting against a refit with the same estimator, kernel included: one run.
 
-python benchmarks/bench_forget.py [kernel] [hinge] [linear] [decremental]
+python benchmarks/bench_forget.py [kernel] [hinge] [chosen] [linear] [decremental]
 """
 
 from __future__ import annotations
@@ -84,6 +84,55 @@ def hinge():
             f"RLSSVC, m = {M}: forget one of the {name}: {1e3 * np.median(took):.1f} ms, "
             f"{refit / np.median(took):.0f} x a refit"
         )
+
+
+def chosen():
+    """Squared hinge: rows that are chosen to change as much as they can, beside rows at random."""
+    X, y = synthetic(2000)
+    for C in (1.0, 100.0):
+        refits, counted = [], {}
+        for _ in range(REPEATS):
+            took, model = timed_by_processor(lambda: RLSSVC(C=C).fit(X, y))  # noqa: B023
+            refits.append((took, model._state.solution.work["factor"]))
+        random = np.random.default_rng(0)
+        for name, pick in CHOICES.items():
+            model, each = RLSSVC(C=C).fit(X, y), []
+            for _ in range(25):
+                size = np.zeros(model.ids_.size)
+                size[model.support_] = np.abs(model.dual_coef_[0])
+                gone = model.ids_[pick(size, X[model.ids_], random)]
+                took, _ = timed_by_processor(partial(model.forget, gone))
+                each.append((took, (model._state.solution.work or {"factor": 0.0})["factor"]))
+            counted[name] = np.array(each)
+        refit, work = np.median(refits, axis=0)
+        print(f"RLSSVC RBF, m = 2,000, C = {C:g}; a refit takes {1e3 * refit:.0f} ms of the processor")
+        for name, each in counted.items():
+            time_of, work_of = each[:, 0] / refit, each[:, 1] / work
+            print(
+                f"  {name}: median {np.median(time_of):.3f}, worst {time_of.max():.2f} of a refit; "
+                f"operations on factors: median {np.median(work_of):.3f}, worst {work_of.max():.2f}",
+                flush=True,
+            )
+
+
+def timed_by_processor(work):
+    start = time.process_time()
+    result = work()
+    return time.process_time() - start, result
+
+
+def neighbours(size, X, count):
+    """Return the rows closest to that of the largest multiplier, itself included."""
+    return np.argsort(np.square(X - X[np.argmax(size)]).sum(axis=1))[:count]
+
+
+#: Rows of a request, given the sizes of multipliers, the rows and a generator.
+CHOICES = {
+    "one support vector at random": lambda size, X, random: random.choice(np.flatnonzero(size), 1),
+    "the largest multiplier": lambda size, X, random: np.argsort(-size)[:1],
+    "the 20 largest": lambda size, X, random: np.argsort(-size)[:20],
+    "20 neighbours of the largest": lambda size, X, random: neighbours(size, X, 20),
+}
 
 
 def linear():
@@ -170,5 +219,5 @@ def decremental():
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ["kernel", "hinge", "linear", "decremental"]:
+    for name in sys.argv[1:] or ["kernel", "hinge", "chosen", "linear", "decremental"]:
         globals()[name]()

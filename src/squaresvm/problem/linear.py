@@ -32,7 +32,7 @@ from squaresvm.problem.passes import (
     Totals,
     added,
 )
-from squaresvm.problem.products import FarOutlining, Multiply, Outline, Outlining, Sides, is_wide
+from squaresvm.problem.products import Multiply, Outline, Outlining, Sides, is_wide
 from squaresvm.problem.verdict import EPSILON, ROUNDING, Verdict, within_gap
 from squaresvm.solution import Certificate, Solution
 from squaresvm.typing import BoolArray, FloatArray, IntArray
@@ -210,12 +210,12 @@ class LinearProblem:
     def outlined(self, w: FloatArray, b: FloatArray) -> tuple[Point, Outline, Sides]:
         """Return objective, gradient, the outline of active rows and which they are: one pass."""
         at = Evaluate(self.loss, w, b)
-        task = Outlining(at) if self.runner.rows_stay else FarOutlining(at)
+        task = Outlining(at, self.runner.rows_stay and self.loss == Loss.SQUARED_HINGE)
         sides: list[BoolArray] = []
 
         def parts() -> Iterator[Outline]:
             for found, active in self.runner.map(task):
-                if active is not None and self.loss == Loss.SQUARED_HINGE:
+                if active is not None:
                     sides.append(active)
                 yield found
 

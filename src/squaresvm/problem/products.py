@@ -24,7 +24,6 @@ from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [
     "WIDE",
-    "FarOutlining",
     "Multiply",
     "Outline",
     "Outlining",
@@ -92,27 +91,19 @@ class Outlining:
     Parameters
     ----------
     at : Evaluate
+    tells_sides : bool
+        Whether to say which rows are active: where they are far away, that does not travel.
     """
 
     at: Evaluate
+    tells_sides: bool
 
-    def __call__(self, block: RowBlock) -> tuple[Outline, BoolArray]:
+    def __call__(self, block: RowBlock) -> tuple[Outline, BoolArray | None]:
         """Return the sums over one block, and which of its rows are active."""
         sums, active = self.at.with_active(block)
         if self.at.loss == Loss.SQUARED:
             active = active[:, :1]
-        return _outline(sums, block, active), active
-
-
-@dataclass(frozen=True, eq=False)
-class FarOutlining:
-    """The same where rows are far away: which of them are active does not travel."""
-
-    at: Evaluate
-
-    def __call__(self, block: RowBlock) -> tuple[Outline, None]:
-        """Return the sums over one block."""
-        return Outlining(self.at)(block)[0], None
+        return _outline(sums, block, active), active if self.tells_sides else None
 
 
 def _outline(sums: Sums, block: RowBlock, active: BoolArray) -> Outline:
