@@ -119,6 +119,20 @@ def test_rows_without_a_say_are_seen_by_the_digest(path):
     assert any("is of other rows" in fault for fault in squaresvm.verify(path).faults)
 
 
+def test_ids_that_change_places_where_rows_have_no_features(tmp_path):
+    rng = np.random.default_rng(0)
+    X, path = rng.normal(size=(12, 2)), tmp_path / "a.model"
+    model = LSSVC(kernel="precomputed").fit(X @ X.T, np.arange(12) % 2, ids=[f"p{i}" for i in range(12)])
+    model.forget(["p3"])
+    squaresvm.save(model, path)
+    assert squaresvm.verify(path, receipts=model.receipts_).ok
+    header, body = opened(path.read_bytes())
+    arrays = arrays_of(header, body)
+    arrays["ids"][[0, 2]] = arrays["ids"][[2, 0]]  # Of the same class, with the same weight.
+    path.write_bytes(with_arrays(header, arrays))
+    assert any("is of another model" in fault for fault in squaresvm.verify(path).faults)
+
+
 def test_command_line_models_keep_one_chain_while_levels_come_and_go(tmp_path):
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)

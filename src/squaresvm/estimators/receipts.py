@@ -177,7 +177,7 @@ class Evidence:
             "moved": moved,
             "kept": self.kept,
             "commitment": "" if rows is None or hashes is None else _tree(key, rows, hashes).root,
-            "model": joined_digest(map(_numbers_digest, self.states)),
+            "model": joined_digest(_numbers_digest(state, key) for state in self.states),
         }
         return Facts(_lanes(hashes), tip, _VERSIONS)
 
@@ -196,7 +196,7 @@ def _tree(key: bytes, rows: Rows, hashes: tuple[bytes, ...]) -> Tree:
     return Tree(zip(marks, hashes, strict=True))
 
 
-def _numbers_digest(state: Model) -> str:
+def _numbers_digest(state: Model, key: bytes) -> str:
     """Return the digest of the numbers of a fit and of its solution."""
     settings, solution, kernel = state.settings, state.solution, state.settings.kernel
     numbers = {
@@ -210,7 +210,9 @@ def _numbers_digest(state: Model) -> str:
         "proximal": bool(settings.proximal),
     }
     beta = None if solution.primal is not None else solution.beta
-    return model_digest(numbers, settings.class_weight or {}, [beta, solution.primal, solution.bias])
+    named = state.rows_for("its receipts").ids.values.tolist() if kernel is None else ()
+    arrays, ids = [beta, solution.primal, solution.bias], (id_hash(key, name) for name in named)
+    return model_digest(numbers, settings.class_weight or {}, arrays, ids)
 
 
 def moved_since_fit(model: SquareSVM) -> tuple[dict[str, Any], dict[str, Any]]:

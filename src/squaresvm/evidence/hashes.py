@@ -182,9 +182,16 @@ def digest_of(lanes: Lanes) -> str:
 
 
 def model_digest(
-    numbers: Mapping[str, Any], class_weight: Mapping[Any, float], arrays: Iterable[FloatArray | None]
+    numbers: Mapping[str, Any],
+    class_weight: Mapping[Any, float],
+    arrays: Iterable[FloatArray | None],
+    ids: Iterable[str] = (),
 ) -> str:
-    """Return the digest of the numbers of a fit and of its solution, to the last bit."""
+    """Return the digest of the numbers of a fit and of its solution, to the last bit.
+
+    `ids` are the hashes of the ids in the order of the rows, where nothing else ties a row to its id: with a
+    precomputed kernel rows have no features.
+    """
     found = hashlib.sha256()
     for name, value in sorted(numbers.items()):
         found.update(f"{name}={value!r};".encode())
@@ -193,6 +200,8 @@ def model_digest(
     for array in arrays:
         values = np.zeros(0) if array is None else np.ascontiguousarray(array, dtype="<f8")
         found.update(f"{array is None} {values.shape};".encode() + values.tobytes())
+    for name in ids:
+        found.update(name.encode("ascii"))
     return found.hexdigest()
 
 

@@ -46,7 +46,11 @@ def receipt_faults(
         return faults, ["the model has no receipts"]
     receipts = log.receipts()
     last = receipts[-1]
-    faults = [*check_chain(receipts), *check_known(receipts, known), *_against_model(last, fitted)]
+    faults = [
+        *check_chain(receipts),
+        *check_known(receipts, known),
+        *_against_model(log.key, last, model, fitted),
+    ]
     if fitted[0].X is not None:
         faults += _against_rows(log, last, model)
     return faults, []
@@ -60,10 +64,12 @@ def _log_of(model: Any) -> Log | None:
     return log
 
 
-def _against_model(last: Receipt, fitted: Sequence[Fitted]) -> Iterable[str]:
+def _against_model(key: bytes, last: Receipt, model: Any, fitted: Sequence[Fitted]) -> Iterable[str]:
     names = ("is_hinge", "A", "C", "kernel", "gamma", "degree", "coef0", "proximal")
+    named = rows_of(model)[3].tolist() if fitted[0].kernel == "precomputed" else []
+    ids = [id_hash(key, name) for name in named]
     found = [
-        model_digest({n: getattr(one, n) for n in names}, one.class_weight, [one.beta, one.w, one.bias])
+        model_digest({n: getattr(one, n) for n in names}, one.class_weight, [one.beta, one.w, one.bias], ids)
         for one in fitted
     ]
     if joined_digest(found) != last.model:
