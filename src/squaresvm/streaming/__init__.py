@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from squaresvm.readers import Table, kind_of, read
-from squaresvm.streaming.arrays import ArraySource, MappedSource
+from squaresvm.streaming.arrays import ArraySource, MappedSource, RemainingSource
 from squaresvm.streaming.dask_source import DaskSource
 from squaresvm.streaming.file_sources import LibsvmSource, ParquetSource
 from squaresvm.streaming.iterables import BlockSource
-from squaresvm.streaming.remaining import RemainingSource
 from squaresvm.streaming.source import Block, Source, is_source
 
 __all__ = [
