@@ -18,7 +18,7 @@ from squaresvm.cli.console import AsJson, BadInputError, Commands, Printer, coun
 from squaresvm.cli.evaluate import evaluate
 from squaresvm.cli.explain import explain
 from squaresvm.cli.inspect import inspect
-from squaresvm.cli.places import check_page_place
+from squaresvm.cli.options import check_page_place
 from squaresvm.cli.requests import forget, learn, predict
 from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train

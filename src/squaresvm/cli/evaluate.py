@@ -10,10 +10,9 @@ import numpy as np
 import typer
 
 from squaresvm.cli.console import AsJson, BadInputError, Printer, counted
-from squaresvm.cli.figures import figures_of
+from squaresvm.cli.findings import figures_of
 from squaresvm.cli.inputs import ModelPath, Queries, labelled_rows, open_model
-from squaresvm.cli.options import Encoding
-from squaresvm.cli.places import check_page_place
+from squaresvm.cli.options import Encoding, check_page_place
 from squaresvm.judging.figures import Figure, against_guessing, confusion, probability_figures
 from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically

@@ -24,7 +24,7 @@ from squaresvm.cli.console import (
     printable,
 )
 from squaresvm.cli.inputs import ModelPath, labelled_rows, open_model
-from squaresvm.cli.places import check_page_place
+from squaresvm.cli.options import check_page_place
 from squaresvm.files import Record
 from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically

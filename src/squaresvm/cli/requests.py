@@ -23,8 +23,7 @@ from squaresvm.cli.console import (
     printable,
 )
 from squaresvm.cli.inputs import ModelPath, as_integer, ids_of, new_rows, open_model, query_rows, save_model
-from squaresvm.cli.options import Encoding, SkipUnlabelled
-from squaresvm.cli.places import Force, check_result_place, is_standard_output
+from squaresvm.cli.options import Encoding, Force, SkipUnlabelled, check_result_place, is_standard_output
 from squaresvm.cli.train import DATA_HELP
 from squaresvm.files import Record, with_columns
 from squaresvm.readers.preparation import Preparation

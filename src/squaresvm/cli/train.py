@@ -21,7 +21,7 @@ from squaresvm.cli.console import (
     column_counts,
     counted,
 )
-from squaresvm.cli.figures import TrainingFigures, training_figures
+from squaresvm.cli.findings import TrainingFigures, Tuning, say_plan, say_unusual, training_figures, tuned
 from squaresvm.cli.inputs import Data, training_rows
 from squaresvm.cli.options import (
     Category,
@@ -29,18 +29,19 @@ from squaresvm.cli.options import (
     Decimal,
     Drop,
     Encoding,
+    Force,
     Header,
     Missing,
     NumberColumn,
     SkipUnlabelled,
     TableOptions,
     Thousands,
+    check_model_place,
     check_table_options,
+    is_standard_output,
     parsed_dates,
+    writable_model,
 )
-from squaresvm.cli.places import Force, check_model_place, is_standard_output, writable_model
-from squaresvm.cli.plans import say_plan, say_unusual
-from squaresvm.cli.tuning import Tuning, tuned
 from squaresvm.files import History, Record
 from squaresvm.runtime.atomic import locked
 from squaresvm.runtime.progress import duration

@@ -34,7 +34,7 @@ from squaresvm.models.train import FitListener, FitListeners, FitLog, given_kern
 from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
-from squaresvm.readers.frames import prepared_rows
+from squaresvm.readers.preparation import prepared_rows
 from squaresvm.rows import Ids, Rows, canonical_csr, ids_from, owned
 from squaresvm.runtime.arguments import (
     check_flag,
