@@ -1,11 +1,8 @@
-"""What an estimator shows: its parameters, and of its model, once fitted, what is asked for."""
+"""What a fitted estimator shows of its model."""
 
 from __future__ import annotations
 
-from functools import update_wrapper
-from inspect import CO_VARKEYWORDS, Parameter, Signature
-from types import FunctionType
-from typing import Any, ClassVar, TypedDict
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -18,55 +15,9 @@ from squaresvm.models.several_cs import SeveralCs
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate
-from squaresvm.solvers.base import Solver
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["FittedAttributes", "NamedParameters", "Parameters"]
-
-
-class Parameters(TypedDict, total=False):
-    """The parameters of every estimator; see :class:`squaresvm.LSSVC`."""
-
-    C: float
-    kernel: str | KernelFunction
-    gamma: float | str
-    degree: int
-    coef0: float
-    tol: float
-    max_iter: int | None
-    fit_intercept: bool
-    random_state: int | np.random.RandomState | None
-    verbose: int
-    solver: str | Solver
-
-
-class NamedParameters:
-    """An estimator whose constructor may hand on, as ``**others``, the parameters that it does not name."""
-
-    #: Parameters of a base class that are no parameters of this one.
-    _given_up: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Write out the parameters that a constructor hands on, for `help`, `inspect` and scikit-learn."""
-        super().__init_subclass__(**options)
-        named: dict[str, Parameter] = {}
-        constructors = [base.__dict__["__init__"] for base in cls.__mro__[:-1] if "__init__" in base.__dict__]
-        for constructor in constructors:
-            code, defaults = constructor.__code__, constructor.__kwdefaults__ or {}
-            for name in code.co_varnames[1 : 1 + code.co_kwonlyargcount]:
-                annotation = constructor.__annotations__.get(name, Parameter.empty)
-                default = defaults.get(name, Parameter.empty)
-                found = Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-                named.setdefault(name, found)
-            if not code.co_flags & CO_VARKEYWORDS:
-                break
-        if constructors[0].__code__.co_flags & CO_VARKEYWORDS:
-            first = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-            kept = [named[name] for name in named if name not in cls._given_up]
-            # A class without a constructor of its own has another signature than the class that it is of.
-            own = _copy_of(constructors[0])
-            own.__signature__ = Signature([first, *kept])
-            cls.__init__ = own  # type: ignore[method-assign]
+__all__ = ["FittedAttributes"]
 
 
 class FittedAttributes:
@@ -189,11 +140,3 @@ def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     copy = np.array(values, order="C")
     copy.flags.writeable = False
     return copy
-
-
-def _copy_of(function: Any) -> Any:
-    """Return a function that does the same, and may have attributes of its own."""
-    parts = (function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    copy = FunctionType(function.__code__, *parts)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return update_wrapper(copy, function)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from squaresvm.estimators.attributes import FittedAttributes, NamedParameters
+from squaresvm.estimators.attributes import FittedAttributes
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
 from squaresvm.estimators.receipts import Evidence, Proving, begun, log_of, moved_since_fit
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
@@ -55,7 +55,7 @@ __all__ = ["SquareSVM", "refuse_out"]
 T = TypeVar("T")
 
 
-class SquareSVM(Documented, NamedParameters, FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
+class SquareSVM(Documented, FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
     """Base of all estimators; see :class:`squaresvm.LSSVC`."""
 
     _loss: ClassVar[Loss]

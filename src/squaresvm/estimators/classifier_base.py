@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,28 +14,23 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 
-from squaresvm.estimators.attributes import Parameters
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.left_out import PredictingSets
 from squaresvm.estimators.requests import Updating, WaitingRows
 from squaresvm.judging.calibration import Calibration
+from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Decider, Model, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import has_columns, indicator, indicator_signs, two_labels
 from squaresvm.runtime.arguments import check_positive
+from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.streaming.output import storable
 from squaresvm.typing import FloatArray
 
-__all__ = ["ClassifierParameters", "SquareSVMClassifier"]
-
-
-class ClassifierParameters(Parameters, total=False):
-    """The parameters of every classifier; see :class:`squaresvm.LSSVC`."""
-
-    class_weight: Mapping[Hashable, float] | str | None
+__all__ = ["SquareSVMClassifier"]
 
 
 class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
@@ -47,10 +42,32 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
     def __init__(
         self,
         *,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
         class_weight: Mapping[Hashable, float] | str | None = None,
-        **others: Unpack[Parameters],
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
     ) -> None:
-        super().__init__(**others)
+        super().__init__(
+            C=C,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
         self.class_weight = class_weight
 
     def _check_parameters(self) -> None:

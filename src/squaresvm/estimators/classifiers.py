@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import ClassVar, Unpack
+from collections.abc import Hashable, Mapping
+from typing import ClassVar
+
+import numpy as np
 
 from squaresvm.estimators.c_path import WithCPath
-from squaresvm.estimators.classifier_base import ClassifierParameters, SquareSVMClassifier
+from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.requests import Reweighting
 from squaresvm.judging.robust import Robust
-from squaresvm.kernels import Kernel
+from squaresvm.kernels import Kernel, KernelFunction
 from squaresvm.problem import Bias, Loss
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_flag, check_positive
+from squaresvm.solvers.base import Solver
 
 __all__ = ["LSSVC", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"]
 
@@ -115,8 +118,37 @@ class LSSVC(Reweighting, SquareSVMClassifier):
 
     _loss: ClassVar[Loss] = Loss.SQUARED
 
-    def __init__(self, *, robust: int | Robust = 0, **others: Unpack[ClassifierParameters]) -> None:
-        super().__init__(**others)
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        robust: int | Robust = 0,
+    ) -> None:
+        super().__init__(
+            C=C,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
         self.robust = robust
 
     def _bias(self) -> Bias:
@@ -187,15 +219,40 @@ class ProximalSVC(SquareSVMClassifier):
         return Bias.penalised(1.0)
 
 
-class _PenalisedParameters(ClassifierParameters, total=False):
-    A: float
-
-
 class _PenalisedSVC(SquareSVMClassifier):
     """A classifier with a penalty A on its bias."""
 
-    def __init__(self, *, A: float = 1.0, **others: Unpack[ClassifierParameters]) -> None:
-        super().__init__(**others)
+    def __init__(
+        self,
+        *,
+        A: float = 1.0,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+    ) -> None:
+        super().__init__(
+            C=C,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
         self.A = A
 
     def _check_parameters(self) -> None:
@@ -274,8 +331,39 @@ class LagrangianSVC(_PenalisedSVC, WithCPath):
 
     _loss: ClassVar[Loss] = Loss.SQUARED_HINGE
 
-    def __init__(self, *, augment: bool = False, **others: Unpack[_PenalisedParameters]) -> None:
-        super().__init__(**others)
+    def __init__(
+        self,
+        *,
+        A: float = 1.0,
+        augment: bool = False,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+    ) -> None:
+        super().__init__(
+            A=A,
+            C=C,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
         self.augment = augment
 
     def _check_parameters(self) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
-from squaresvm.estimators.attributes import Parameters
 from squaresvm.estimators.base import refuse_out
 from squaresvm.estimators.left_out import PredictingIntervals, probes_of
 from squaresvm.estimators.requests import Reweighting, Updating
@@ -33,7 +32,7 @@ from squaresvm.factors import CholeskyFactor, MomentsFactor
 from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.judging.robust import Robust
 from squaresvm.judging.scores import log_evidence
-from squaresvm.kernels import Kernel
+from squaresvm.kernels import Kernel, KernelFunction
 from squaresvm.models.model import Decider, Model
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
@@ -43,6 +42,7 @@ from squaresvm.problem.products import is_large
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_flag
 from squaresvm.runtime.resources import row_blocks
+from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray, Matrix
 
@@ -116,8 +116,35 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
 
     _loss: ClassVar[Loss] = Loss.SQUARED
 
-    def __init__(self, *, robust: int | Robust = 0, **others: Unpack[Parameters]) -> None:
-        super().__init__(**others)
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: str | KernelFunction = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        robust: int | Robust = 0,
+    ) -> None:
+        super().__init__(
+            C=C,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
         self.robust = robust
 
     def _bias(self) -> Bias:

@@ -52,8 +52,8 @@ from squaresvm.models.model import Settings
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.streamed import StreamedState
 from squaresvm.rows import Ids, Rows
-from squaresvm.search.estimators import LooSearch
 from squaresvm.search.grid import SearchResults
+from squaresvm.search.searching import LooSearch
 from squaresvm.typing import IntArray, Matrix
 
 __all__ = [

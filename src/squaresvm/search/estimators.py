@@ -2,90 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Unpack
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC
-from squaresvm.estimators.c_path import solved_at
 from squaresvm.judging.robust import Robust
-from squaresvm.linalg.lapack import NotPositiveSemidefiniteError
+from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Settings
 from squaresvm.models.ownership import Claim
 from squaresvm.models.several_cs import train_each
 from squaresvm.models.state import State
-from squaresvm.models.train import train
-from squaresvm.operators import Operator, PrecomputedOperator, StoredOperator
+from squaresvm.operators import Operator, StoredOperator
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_flag
-from squaresvm.search.searching import LooSearch, Searched, SearchParameters
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.search.hinge import HingeSearch
+from squaresvm.search.searching import LooSearch
+from squaresvm.solvers.base import Solver
 
-__all__ = ["LSSVCCV", "LSSVRCV", "RLSSVCCV", "HingePath", "HingeSearch", "LagrangianSVCCV", "LooSearch"]
-
-
-class HingePath:
-    """Values of rows left out of a model with the squared hinge, over C.
-
-    Parameters
-    ----------
-    rows : Rows
-    settings : Settings
-        With the gamma of the path; C is not used.
-    folds : list of ndarrays or None
-        Positions among the rows of positive weight that leave together; None: each row alone.
-    K : ndarray of shape (m, m), optional
-        The kernel matrix of the rows of positive weight, where it was given.
-    """
-
-    def __init__(
-        self, rows: Rows, settings: Settings, folds: list[IntArray] | None, K: Matrix | None = None
-    ) -> None:
-        self._rows, self._settings, self._folds, self._K = rows, settings, folds, K
-
-    def left_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
-        """Yield the values of shape (m, k) for each C; None where the problem is not convex."""
-        state: State | None = None
-        for C in Cs:
-            try:
-                state = self._first(C) if state is None else solved_at(state, state.problem, C, state)
-                yield state.leave_one_out() if self._folds is None else state.without_folds(self._folds)
-            except NotPositiveSemidefiniteError:
-                state = None  # Its buffers are left as the failure found them.
-                yield None
-
-    def _first(self, C: float) -> State:
-        operator = None if self._K is None else PrecomputedOperator(np.array(self._K, np.float64))
-        return train(self._rows, replace(self._settings, C=C), operator)
-
-
-class HingeSearch(LooSearch):
-    """A search whose cells are solved one after the other.
-
-    There is no decomposition that serves every C, as the squared loss has. But the active set of one C is
-    most of that of the next, and that of all rows is most of that without a fold.
-    """
-
-    def _walks(self, settings: Settings, X: Matrix) -> bool:
-        return False  # Low-rank models of the squared hinge have no values of rows left out by themselves.
-
-    def _paths(self, settings: Settings, given: Searched) -> Any:
-        K = given.X if settings.kernel is None else None
-
-        def path(gamma: float | None) -> HingePath:
-            return HingePath(
-                given.rows, self._in_cell(settings, given.rows, settings.C, gamma), given.folds, K
-            )
-
-        return path
-
-    def _at(self, state: State) -> Any:
-        """Return the model at another C: the search did not choose it."""
-        model = super()._at(state)
-        model._search = None
-        return model
+__all__ = ["LSSVCCV", "LSSVRCV", "RLSSVCCV", "LagrangianSVCCV"]
 
 
 class LSSVCCV(LooSearch, LSSVC):
@@ -166,6 +102,47 @@ class LSSVCCV(LooSearch, LSSVC):
     True
     """
 
+    def __init__(
+        self,
+        *,
+        Cs: Sequence[float] | None = None,
+        gammas: Sequence[float] | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refine: int = 0,
+        kernel: str | KernelFunction = "rbf",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        robust: int | Robust = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            kernel=kernel,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+            robust=robust,
+        )
+        self.Cs = Cs
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.refine = refine
+        self.n_jobs = n_jobs
+
 
 class LSSVRCV(LooSearch, LSSVR):
     r"""Least squares support vector regression that chooses C and gamma by exact leave-one-out.
@@ -202,9 +179,46 @@ class LSSVRCV(LooSearch, LSSVR):
     1.0
     """
 
-    def __init__(self, *, C_per_target: bool = False, **others: Unpack[SearchParameters]) -> None:
-        super().__init__(**others)
+    def __init__(
+        self,
+        *,
+        Cs: Sequence[float] | None = None,
+        gammas: Sequence[float] | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refine: int = 0,
+        C_per_target: bool = False,
+        kernel: str | KernelFunction = "rbf",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        robust: int | Robust = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            kernel=kernel,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+            robust=robust,
+        )
+        self.Cs = Cs
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.refine = refine
         self.C_per_target = C_per_target
+        self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -269,6 +283,45 @@ class RLSSVCCV(HingeSearch, RLSSVC):
     True
     """
 
+    def __init__(
+        self,
+        *,
+        Cs: Sequence[float] | None = None,
+        gammas: Sequence[float] | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refine: int = 0,
+        kernel: str | KernelFunction = "rbf",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            kernel=kernel,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
+        self.Cs = Cs
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.refine = refine
+        self.n_jobs = n_jobs
+
 
 class LagrangianSVCCV(HingeSearch, LagrangianSVC):
     r"""Lagrangian support vector classifier that chooses C and gamma by exact leave-one-out, or by folds.
@@ -298,3 +351,46 @@ class LagrangianSVCCV(HingeSearch, LagrangianSVC):
     >>> abs(model.best_score_ - model.loo_score()) < 1e-9
     True
     """
+
+    def __init__(
+        self,
+        *,
+        Cs: Sequence[float] | None = None,
+        gammas: Sequence[float] | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refine: int = 0,
+        A: float = 1.0,
+        augment: bool = False,
+        kernel: str | KernelFunction = "rbf",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Hashable, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        solver: str | Solver = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            A=A,
+            augment=augment,
+            kernel=kernel,
+            degree=degree,
+            coef0=coef0,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+            solver=solver,
+        )
+        self.Cs = Cs
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.refine = refine
+        self.n_jobs = n_jobs

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,7 @@ from sklearn.base import is_classifier
 from squaresvm.estimators import LSSVR
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.folds import Folds
-from squaresvm.judging.robust import Robust
 from squaresvm.judging.scores import Judge, check_scoring
-from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Settings
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.problems import check_costs, encode, features, find_classes
@@ -32,11 +30,10 @@ from squaresvm.search.grid import (
 )
 from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
 from squaresvm.search.walk import WALK_ROWS, Walk, can_be_low_rank, cell_paths, rows_to_search
-from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LooSearch", "SearchParameters", "Searched"]
+__all__ = ["LooSearch", "Searched"]
 
 #: Outer folds of `honest_score_` where the search leaves out single rows or groups.
 _OUTER_FOLDS = 5
@@ -52,69 +49,15 @@ class Searched(NamedTuple):
     folds: list[IntArray] | None
 
 
-class OtherParameters(TypedDict, total=False):
-    """What a search hands on: the parameters of the estimator that it is, but for C and gamma."""
-
-    kernel: str | KernelFunction
-    degree: int
-    coef0: float
-    tol: float
-    max_iter: int | None
-    fit_intercept: bool
-    random_state: int | np.random.RandomState | None
-    verbose: int
-    solver: str | Solver
-    class_weight: Mapping[Hashable, float] | str | None
-    robust: int | Robust
-    A: float
-    augment: bool
-
-
-class SearchParameters(OtherParameters, total=False):
-    """The parameters of every search; see :class:`squaresvm.LSSVCCV`."""
-
-    Cs: Sequence[float] | None
-    gammas: Sequence[float] | None
-    cv: Any
-    scoring: Any
-    refine: int
-    n_jobs: int | None
-
-
 class LooSearch(Updating):
     """What all searches share: `fit` searches first, and `forget` drops what the search said."""
 
-    _given_up: ClassVar[tuple[str, ...]] = ("C", "gamma")
     _search: SearchResults | None
     #: The groups of the rows, while they are fitted.
     _groups: Any = None
     #: Whether there were any, and which, as long as the rows held are those of the fit.
     _had_groups: bool = False
     _groups_held: np.ndarray[Any, Any] | None = None
-
-    def __init__(
-        self,
-        *,
-        Cs: Sequence[float] | None = None,
-        gammas: Sequence[float] | None = None,
-        cv: Any = None,
-        scoring: Any = None,
-        refine: int = 0,
-        n_jobs: int | None = None,
-        **others: Unpack[OtherParameters],
-    ) -> None:
-        for name in self._given_up:
-            if name in others:
-                raise TypeError(
-                    f"{type(self).__name__} got an unexpected keyword argument {name!r}: see {name}s"
-                )
-        super().__init__(**others)  # type: ignore[misc]
-        self.Cs = Cs
-        self.gammas = gammas
-        self.cv = cv
-        self.scoring = scoring
-        self.refine = refine
-        self.n_jobs = n_jobs
 
     def fit(
         self,
