@@ -200,11 +200,11 @@ class TestBench:
     @pytest.mark.parametrize(
         ("content", "words"),
         [
-            (b"", "'protocol' is missing"),
+            (b"", "'title' is missing"),
             (bytes(range(256)) * 9, "codec can't decode"),
             (b"a = [", "Invalid value"),
             (b"a,b,label\n", "Expected"),
-            (b'a = "' + b"x" * (10 * 2**20) + b'"\n', "'protocol' is missing"),
+            (b'a = "' + b"x" * (10 * 2**20) + b'"\n', "the table: unknown key 'a'"),
             (pickle.dumps([3]), "codec can't decode"),
         ],
         ids=["empty", "rubbish", "cut short", "no TOML", "a long line", "a pickle"],
