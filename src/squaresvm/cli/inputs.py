@@ -17,7 +17,7 @@ from squaresvm.cli.console import BadInputError, counted, naming
 from squaresvm.cli.options import TableOptions
 from squaresvm.estimators.requests import Updating
 from squaresvm.files import Record, with_columns
-from squaresvm.files.pipelines import Front
+from squaresvm.files.front import Front
 from squaresvm.models.streamed import StreamedState
 from squaresvm.readers import Column, SparseRows, Table, TableError, read
 from squaresvm.readers.notation import PLAIN, AmbiguousError, guess_number

@@ -13,7 +13,7 @@ import squaresvm
 from squaresvm.cli.console import FALSE, AsJson, BadInputError, Printer, naming
 from squaresvm.cli.inputs import ModelPath, as_integer, rows_to_check
 from squaresvm.evidence.receipt import read_receipts
-from squaresvm.files.pipelines import Front
+from squaresvm.files.front import Front
 from squaresvm.runtime.atomic import locked
 
 __all__ = ["receipts", "verify"]

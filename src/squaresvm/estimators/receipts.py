@@ -273,7 +273,7 @@ class Proving:
     #: What goes with the file of the model: a :class:`squaresvm.files.Record`, which owns it.
     _record: Any = None
     #: The steps before the model in a pipeline, of which receipts say what they keep of rows:
-    #: a :class:`squaresvm.files.pipelines.Front`.
+    #: a :class:`squaresvm.files.front.Front`.
     _front: Any = None
 
     def __sklearn_is_fitted__(self) -> bool:

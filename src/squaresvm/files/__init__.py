@@ -38,7 +38,7 @@ name                           what
 ``preparation``                null, or how the command line made rows from columns of a table
 ``pipeline``                   of a pipeline only: ``nystrom``, null or the header of a step of that kind. The
                                array ``pipeline`` is the description by skops of the other steps before
-                               the model: see `squaresvm.files.pipelines`
+                               the model: see `squaresvm.files.front`
 ``history``                    [action, time, rows, rows left] of each request
 ``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model
 =============================  =============================================================
@@ -96,8 +96,9 @@ from squaresvm.estimators.requests import Updating
 from squaresvm.evidence.log import Log
 from squaresvm.files import container
 from squaresvm.files.container import ModelFileError
+from squaresvm.files.front import Front, decode_front, encode_front
 from squaresvm.files.kinds import check_kind, decode_kind, encode_kind, rows_held
-from squaresvm.files.pipelines import Front, decode_front, encode_front, forget, learn, remember
+from squaresvm.files.pipelines import forget, learn, remember
 from squaresvm.files.record import Event, History, Record
 from squaresvm.files.values import floats_of, number
 from squaresvm.meta.decay import Decay, check_decay
