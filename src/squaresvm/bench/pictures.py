@@ -85,14 +85,16 @@ def curves(
 
 
 def _scale(ax: Axes, axis: str, values: Sequence[float], *, log: bool) -> None:
-    """Set scale and ticks: powers of ten over a decade or more, else multiples of 1, 2 or 5 of one."""
+    """Set scale and ticks: powers of ten, over a decade or two with 2 and 5 times these; else round steps."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     if log:
         ax.set(**{f"{axis}scale": "log"})
     over_decades = log and max(values) >= 10.0 * min(values)
     side = getattr(ax, f"{axis}axis")
-    side.set_major_locator(LogLocator(numticks=7) if over_decades else MaxNLocator(6, steps=[1, 2, 5, 10]))
+    few = max(values) < 100.0 * min(values)  # Powers of ten alone would leave one or two ticks.
+    powers = LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=7)
+    side.set_major_locator(powers if over_decades else MaxNLocator(6, steps=[1, 2, 5, 10]))
     side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     side.set_minor_locator(NullLocator())
 
