@@ -83,7 +83,5 @@ def serve(
     settings = server.Settings(folder, host, port, tokens, save_seconds=save_seconds, archive=archive)
     try:
         server.run(settings, printer.say)
-    except ValueError as error:
-        raise BadInputError(str(error)) from None
-    except OSError as error:
+    except (ValueError, OSError) as error:
         raise BadInputError(str(error)) from None

@@ -5,6 +5,10 @@ holds the request, the journal forgets what the request brought: SQLite overwrit
 (``secure_delete``), and we overwrite what its rollback journal still holds of those pages. What stays is the
 receipt, which has counts and times and neither rows nor ids.
 
+Files level off: receipts are kept up to a number, and what requests brought lies apart from them, so that the
+next requests take its pages again. Pages that a large request leaves are given back when nothing waits: then
+they hold zeros, and a move leaves no copy of anybody's rows behind.
+
 A model file is replaced in three steps, so that a crash between any two of them is understood at the next
 start: its checksum is announced here, the file takes its place, the announcement becomes what is true.
 """
@@ -19,7 +23,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,16 +33,28 @@ from squaresvm.evidence.log import now
 __all__ = ["Entry", "Journal", "JournalError"]
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS models (
+CREATE TABLE secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE models (
     name TEXT PRIMARY KEY, checksum TEXT, coming TEXT, coming_number INTEGER);
-CREATE TABLE IF NOT EXISTS entries (
+CREATE TABLE entries (
     number INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, kind TEXT NOT NULL, time TEXT NOT NULL,
-    payload BLOB, idempotency_key TEXT, body_hash BLOB, receipt TEXT NOT NULL, erased TEXT);
-CREATE INDEX IF NOT EXISTS by_model ON entries (model, number);
-CREATE UNIQUE INDEX IF NOT EXISTS by_key ON entries (model, idempotency_key)
+    idempotency_key TEXT, body_hash BLOB, receipt TEXT NOT NULL);
+CREATE INDEX by_model ON entries (model, number);
+CREATE UNIQUE INDEX by_key ON entries (model, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
+CREATE TABLE waiting (number INTEGER PRIMARY KEY, payload BLOB NOT NULL);
+CREATE TABLE erasures (
+    model TEXT, number INTEGER, time TEXT NOT NULL, PRIMARY KEY (model, number)) WITHOUT ROWID;
 """
+#: Of the tables above; a journal without one has other tables.
+_VERSION = 1
+#: When the payload of an entry was erased: with all up to a number, for the first time.
+_ERASED = (
+    "(SELECT time FROM erasures WHERE model = entries.model AND erasures.number >= entries.number "
+    "ORDER BY erasures.number LIMIT 1)"
+)
+#: Bytes that the database and its rollback journal may have too many.
+_SPARE = 2**20
 #: Zeros that are written at a time.
 _ZEROS = bytes(2**16)
 
@@ -113,7 +129,13 @@ class Journal:
             "temp_store = MEMORY",
         ):
             self._database.execute(f"PRAGMA {pragma}").fetchall()
-        self._database.executescript(_SCHEMA)
+        if not self._number("SELECT count(*) FROM sqlite_master"):
+            self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        elif self._number("PRAGMA user_version") != _VERSION:
+            raise JournalError(
+                f"{self._path}: written by another version of squaresvm. Serve the folder with that version "
+                "and end it, so that all requests are in the model files; then move the journal away"
+            )
         self._hash_key = self._secret("bodies")
         self._overwrite_leftovers()  # A server that died between an erasure and this left them.
 
@@ -124,6 +146,9 @@ class Journal:
         value = secrets.token_bytes(32)
         self._database.execute("INSERT INTO secrets VALUES (?, ?)", (name, value))
         return value
+
+    def _number(self, query: str) -> int:
+        return int(self._rows(query, ())[0][0])
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -145,6 +170,16 @@ class Journal:
             with self._change() as database:
                 yield database
             self._overwrite_leftovers()
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Make the database smaller if much of it is empty and nothing waits, whose copies would be left."""
+        unused = self._number("PRAGMA freelist_count") * self._number("PRAGMA page_size")
+        if unused <= _SPARE or self._number("SELECT EXISTS (SELECT * FROM waiting)"):
+            return
+        with suppress(sqlite3.Error):  # No room for the copy: it stays large until the next time.
+            self._database.execute("VACUUM")
+        self._overwrite_leftovers()
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with self._lock, _told(self._path):
@@ -169,21 +204,21 @@ class Journal:
         """
         time = now()
         digest = None if key is None else self._hashed(body)
-        texts = json.dumps(payload).encode("ascii"), json.dumps(receipt)
+        texts = json.dumps(payload).encode("ascii"), json.dumps(receipt, separators=(",", ":"))
         with self._change() as database:
-            cursor = database.execute(
-                "INSERT INTO entries (model, kind, time, payload, idempotency_key, body_hash, receipt) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (model, kind, time, texts[0], key, digest, texts[1]),
-            )
-            number = cursor.lastrowid
+            number = database.execute(
+                "INSERT INTO entries (model, kind, time, idempotency_key, body_hash, receipt) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (model, kind, time, key, digest, texts[1]),
+            ).lastrowid
+            database.execute("INSERT INTO waiting VALUES (?, ?)", (number, texts[0]))
         assert number is not None
         return Entry(number, kind, time, payload, receipt, None)
 
     def answered(self, model: str, key: str, body: bytes) -> tuple[Entry, bool] | None:
         """Return what a key was answered with, and whether the body is the same; None for a new key."""
         found = self._rows(
-            "SELECT number, kind, time, NULL, receipt, erased, body_hash FROM entries "
+            f"SELECT number, kind, time, NULL, receipt, {_ERASED}, body_hash FROM entries "
             "WHERE model = ? AND idempotency_key = ?",
             (model, key),
         )
@@ -199,8 +234,8 @@ class Journal:
     def pending(self, model: str) -> list[Entry]:
         """Return the requests that are not yet in the model file, in their order."""
         found = self._rows(
-            "SELECT number, kind, time, payload, receipt, erased FROM entries "
-            "WHERE model = ? AND payload IS NOT NULL ORDER BY number",
+            "SELECT number, kind, time, payload, receipt, NULL FROM waiting JOIN entries USING (number) "
+            "WHERE model = ? ORDER BY number",
             (model,),
         )
         return [_entry(values) for values in found]
@@ -208,7 +243,7 @@ class Journal:
     def receipts(self, model: str, most: int = 100, before: int | None = None) -> list[Entry]:
         """Return the latest receipts, newest first; those with a number below `before`, if it is given."""
         found = self._rows(
-            "SELECT number, kind, time, NULL, receipt, erased FROM entries "
+            f"SELECT number, kind, time, NULL, receipt, {_ERASED} FROM entries "
             "WHERE model = ? AND number < ? ORDER BY number DESC LIMIT ?",
             (model, 2**62 if before is None else before, most),
         )
@@ -218,8 +253,9 @@ class Journal:
         """Forget what is not in the model file, unapplied, and which file there was; return how many."""
         with self._erasure() as database:
             count = database.execute(
-                "DELETE FROM entries WHERE model = ? AND payload IS NOT NULL", (model,)
+                "DELETE FROM entries WHERE model = ? AND number IN (SELECT number FROM waiting)", (model,)
             ).rowcount
+            database.execute("DELETE FROM waiting WHERE number NOT IN (SELECT number FROM entries)")
             database.execute("DELETE FROM models WHERE name = ?", (model,))
         return count
 
@@ -247,34 +283,38 @@ class Journal:
     def settle(self, model: str) -> None:
         """Say that the announced file is in its place, and erase what it holds from the journal."""
         with self._erasure() as database:
-            number = database.execute(
+            coming = database.execute(
                 "SELECT coming_number FROM models WHERE name = ? AND coming IS NOT NULL", (model,)
             ).fetchone()
-            if number is None:
+            if coming is None:
                 raise ValueError(f"no file of {model!r} was announced")
             database.execute(
-                "UPDATE entries SET payload = NULL, erased = ? "
-                "WHERE model = ? AND number <= ? AND payload IS NOT NULL",
-                (now(), model, number[0]),
+                "DELETE FROM waiting WHERE number <= ? AND number IN "
+                "(SELECT number FROM entries WHERE model = ?)",
+                (coming[0], model),
             )
+            database.execute("INSERT OR IGNORE INTO erasures VALUES (?, ?, ?)", (model, coming[0], now()))
             database.execute(
                 "UPDATE models SET checksum = coming, coming = NULL, coming_number = NULL WHERE name = ?",
                 (model,),
             )
-            oldest = database.execute(
-                "SELECT number FROM entries WHERE model = ? ORDER BY number DESC LIMIT 1 OFFSET ?",
-                (model, self._keep),
-            ).fetchone()
-            if oldest is not None:
-                database.execute(
-                    "DELETE FROM entries WHERE model = ? AND number <= ? AND payload IS NULL",
-                    (model, oldest[0]),
-                )
+            self._drop_old_receipts(model, coming[0])
+
+    def _drop_old_receipts(self, model: str, erased: int) -> None:
+        oldest = self._database.execute(
+            "SELECT number FROM entries WHERE model = ? ORDER BY number DESC LIMIT 1 OFFSET ?",
+            (model, self._keep),
+        ).fetchone()
+        if oldest is not None:
+            last = min(oldest[0], erased)
+            self._database.execute("DELETE FROM entries WHERE model = ? AND number <= ?", (model, last))
+            self._database.execute("DELETE FROM erasures WHERE model = ? AND number <= ?", (model, last))
 
     def _overwrite_leftovers(self) -> None:
         """Write zeros over SQLite's rollback journal: after a transaction it still holds pages as they were.
 
-        Its header is zero then, which is how SQLite marks it as void, so that nobody reads the rest.
+        Its header is zero then, which is how SQLite marks it as void, so that nobody reads the rest. Beyond
+        a limit it is cut off, once the zeros are on disk.
         """
         with self._lock, _told(self._path):
             try:
@@ -286,6 +326,7 @@ class Journal:
                 while left > 0:
                     left -= os.write(handle, _ZEROS[:left])
                 os.fsync(handle)
+                os.truncate(handle, min(_SPARE, os.fstat(handle).st_size))
             finally:
                 os.close(handle)
 

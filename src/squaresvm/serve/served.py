@@ -292,9 +292,8 @@ class ServedModel:
         if stored is not None and isinstance(table, Table):
             new = [level for level in stored.unknown_levels(table) if level[1]]
             if new:
-                preparation, sources = stored.with_levels(new)
-                stored = preparation
-                model = with_columns(model, sources)
+                stored, sources = stored.with_levels(new)
+                preparation, model = stored, with_columns(model, sources)
                 replace(Record.of(model), preparation=stored).attach(model)  # Receipts name columns by it.
         X = rows_for(table, preparation, model.n_features_in_)
         y = labels_for(model, labels)
