@@ -1,6 +1,6 @@
 """Forgeries that must all be found, and honest histories that must raise no alarm.
 
-    python benchmarks/bench_forgeries.py forged --first 0 --count 680     # 15 forgeries of each
+    python benchmarks/bench_forgeries.py forged --first 0 --count 680     # 17 forgeries of each
     python benchmarks/bench_forgeries.py honest --first 0 --count 10000
 
 A case is a random estimator, by itself, for pairs of classes, in a window or in a pipeline, with a random
@@ -12,6 +12,7 @@ history raises an alarm. Exit code 1 otherwise.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 import time
@@ -37,7 +38,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for last in range(options.first, options.first + options.count):
             if time.perf_counter() - start > options.seconds:
+                last -= 1
                 break
+            if last % 100 == 0:
+                print(f"{time.perf_counter() - start:.0f} s: {done} before seed {last}, {wrong}", flush=True)
             try:
                 case = forgeries.honest(last, Path(folder))
             except ValueError as error:  # The last row of a class would leave.
@@ -60,12 +64,18 @@ def main() -> int:
     word = "not found" if options.what == "forged" else "false alarms"
     seconds = time.perf_counter() - start
     print(f"seeds {options.first} to {last}: {done} {options.what}, {len(wrong)} {word}, {seconds:.0f} s")
-    print(dict(kinds))
+    print(f"commit {_commit()}, {dict(kinds)}")
     if options.what == "forged":
         print(f"not found by the file alone: {dict(unseen)}")
     for line in wrong[:20]:
         print(f"  {line}"[:400])
     return 1 if wrong else 0
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_models_of_pairs_have_one_chain(tmp_path):
     ]
     assert check_chain(chain) == []
     assert all(r.residual < 1e-6 for r in chain)
-    assert set(chain[-1].moved) == {"gamma", "class_weight"}
+    assert set(chain[-1].moved) == {"gamma", "class_weight", "columns"}
     assert squaresvm.verify(model, receipts=chain, absent=3).ok
     squaresvm.save(model, tmp_path / "a.model")
     again = squaresvm.load(tmp_path / "a.model")

@@ -26,6 +26,7 @@ from squaresvm import (
     RelaxedLSSVC,
     Window,
 )
+from squaresvm.evidence.columns import Columns
 from squaresvm.files import ModelFileError
 from support.forged import arrays_of, opened, with_arrays
 
@@ -33,7 +34,7 @@ _ESTIMATORS = (LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC)
 _KERNELS = ("rbf", "linear", "poly", "laplacian", "precomputed")
 KINDS = (
     *("multiplier", "bias", "C", "row", "label", "weight", "ids", "not removed", "fewer", "more"),
-    *("dropped", "edited", "rehashed", "swapped", "added", "anchored"),
+    *("dropped", "edited", "rehashed", "swapped", "added", "anchored", "figures"),
 )
 #: The last receipt with another time or residual and a right hash, and an anchor in place of a whole chain.
 NEEDS_RECEIPTS = ("rehashed", "anchored")
@@ -130,6 +131,11 @@ def _forge(kind, rng, header, arrays):
         more |= {"rows_before": receipts[-1]["remaining"], "remaining": receipts[-1]["remaining"] - 1}
         more["hash"] = Receipt.from_json(json.loads(json.dumps(more))).hashed()
         receipts.append(more)
+    elif kind == "figures":  # What is kept of the columns at fit; precomputed kernels and scalers have none.
+        own = header["receipts"]
+        own["columns"] = Columns.of(np.arange(6.0).reshape(2, 3)).to_json()
+        if "figures" not in receipts[-1]["resolved"]:
+            receipts[-1]["resolved"]["figures"] = "0" * 64
     elif kind == "anchored":  # What an honest anchor would say, of a last receipt that is not the true one.
         true = [Receipt.from_json(each) for each in receipts]
         last = true[-1].but(seconds=9.0).sealed(true[-1].previous)

@@ -23,7 +23,8 @@ from sklearn.utils.validation import (
 
 from squaresvm.estimators.attributes import FittedAttributes
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
-from squaresvm.estimators.receipts import Evidence, Proving, begun, log_of, moved_since_fit
+from squaresvm.estimators.evidence import Evidence, moved_since_fit
+from squaresvm.estimators.receipts import Proving, begun, log_of
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.models.model import Known, Model, Settings, weigh
 from squaresvm.models.ownership import REQUESTS, Claim
@@ -318,7 +319,8 @@ class SquareSVM(Documented, FittedAttributes, Proving, CallbackSupportMixin, Bas
         state, kept = self._state, tuple(self._kept_of_rows())
         rows, moved = getattr(state, "rows", None), partial(moved_since_fit, self)
         states = [part for _, part in state.by_cost]
-        return Evidence(state.n_rows, rows, states, self._record, kept, moved)
+        names = getattr(self, "feature_names_in_", None)
+        return Evidence(state.n_rows, rows, states, self._record, kept, moved, self._front, names)
 
     def _class_weights(self, rows: Rows, is_refit: bool = False) -> dict[Hashable, float] | None:
         return None

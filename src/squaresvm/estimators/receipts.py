@@ -1,50 +1,26 @@
-"""What estimators write into their logs, what sealing asks of them, and what they show of it to others."""
+"""What estimators write into their logs, and what they show of it to others."""
 
 from __future__ import annotations
 
 import math
 import os
-import platform
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any, Self
 
-import numpy as np
-import scipy
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from squaresvm._version import __version__
-from squaresvm.evidence.hashes import (
-    AbsenceProof,
-    Lanes,
-    Tree,
-    id_hash,
-    joined_digest,
-    lanes_of,
-    model_digest,
-    row_hashes,
-)
-from squaresvm.evidence.log import Facts, Log, now
+from squaresvm.estimators.evidence import Evidence
+from squaresvm.evidence.columns import Columns
+from squaresvm.evidence.hashes import AbsenceProof, id_hash
+from squaresvm.evidence.log import Log, now
 from squaresvm.evidence.receipt import Receipt, append_receipts
-from squaresvm.models.model import Model, Update
+from squaresvm.models.model import Update
 from squaresvm.models.ownership import REQUESTS
-from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_positive
-from squaresvm.typing import IntArray, Matrix
 
-if TYPE_CHECKING:
-    from squaresvm.estimators.base import SquareSVM
-
-__all__ = ["Evidence", "Proving", "begun", "hashes_of", "log_of", "moved_since_fit", "written"]
-
-_VERSIONS = {
-    "squaresvm": __version__,
-    "python": platform.python_version(),
-    "numpy": np.__version__,
-    "scipy": scipy.__version__,
-}
-
+__all__ = ["Proving", "begun", "log_of", "written"]
 
 #: Making a receipt of two dozen fields anew takes longer than all else that is written of a request.
 _BLANK = Receipt((), 0, 0.0, False, False, 0.0)
@@ -53,8 +29,13 @@ _BLANK = Receipt((), 0, 0.0, False, False, 0.0)
 # What requests write -------------------------------------------------------------------------------------
 
 
-def begun(model: Any, seconds: float, log: Log | None = None) -> Log:
-    """Return the log of a model that was fitted, or fitted anew on the rows that it holds."""
+def begun(model: Any, seconds: float, log: Log | None = None, *, resolved: bool = True) -> Log:
+    """Return the log of a model that was fitted, or fitted anew on the rows that it holds.
+
+    `resolved` tells whether that took the numbers of the fit anew.
+    """
+    if log is not None and resolved and log.columns is not None:
+        log = replace(log, columns=None)
     return _started("fit" if log is None else "refit", model.n_rows, model.certificate.residual, seconds, log)
 
 
@@ -118,153 +99,6 @@ def written(
     return (log.written(receipt, came, hashes) if kind == "forget" else log.written(receipt, hashes)), receipt
 
 
-def hashes_of(
-    key: bytes,
-    rows: Rows,
-    positions: IntArray | slice = slice(None),
-    X: Matrix | None = None,
-    record: Any = None,
-) -> tuple[bytes, ...]:
-    """Return the keyed hashes of some of the rows, whose features may be held elsewhere.
-
-    `record` may have a preparation, by whose names columns keep their place in the hashes.
-    """
-    preparation, tags = getattr(record, "preparation", None), None
-    if preparation is not None and preparation.n_columns == rows.n_columns:
-        tags = preparation.column_tags
-    given = rows.weights if rows.given is None else rows.given
-    if X is None:
-        X = rows.X[positions] if isinstance(positions, slice) else rows.take(positions)
-    return tuple(row_hashes(key, X, rows.y[positions], given[positions], rows.ids.values[positions], tags))
-
-
-# What sealing asks -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """A fitted model as receipts, proofs and digests see it.
-
-    Parameters
-    ----------
-    count : int
-        Rows held.
-    rows : Rows or None
-        With their features; None where it keeps none.
-    states : iterable of State
-        The models that it decides by: one, or one for each pair of classes.
-    record : Record or None
-        What goes with its file: columns keep their place in the hashes by the names of its preparation.
-    kept : tuple of str
-        What it still has of rows that left, in words.
-    moved : callable
-        Returns what was taken from all rows at fit, and how far it would move now.
-    """
-
-    count: int
-    rows: Rows | None
-    states: Iterable[Model]
-    record: Any
-    kept: tuple[str, ...]
-    moved: Callable[[], tuple[dict[str, Any], dict[str, Any]]]
-
-    def facts(self, key: bytes) -> Facts:
-        """Return what sealing asks."""
-        rows, (resolved, moved) = self.rows, self.moved()
-        hashes = None if rows is None else hashes_of(key, rows, record=self.record)
-        tip = {
-            "resolved": resolved,
-            "moved": moved,
-            "kept": self.kept,
-            "commitment": "" if rows is None or hashes is None else _tree(key, rows, hashes).root,
-            "model": joined_digest(_numbers_digest(state, key) for state in self.states),
-        }
-        return Facts(_lanes(hashes), tip, _VERSIONS)
-
-    def tree(self, key: bytes) -> Tree:
-        """Return the tree over the rows held."""
-        assert self.rows is not None
-        return _tree(key, self.rows, hashes_of(key, self.rows, record=self.record))
-
-
-def _lanes(hashes: tuple[bytes, ...] | None) -> Callable[[], Lanes | None]:
-    return lambda: None if hashes is None else lanes_of(hashes)
-
-
-def _tree(key: bytes, rows: Rows, hashes: tuple[bytes, ...]) -> Tree:
-    marks = (bytes.fromhex(id_hash(key, name)) for name in rows.ids.values.tolist())
-    return Tree(zip(marks, hashes, strict=True))
-
-
-def _numbers_digest(state: Model, key: bytes) -> str:
-    """Return the digest of the numbers of a fit and of its solution."""
-    settings, solution, kernel = state.settings, state.solution, state.settings.kernel
-    numbers = {
-        "is_hinge": settings.loss.value == "squared hinge",
-        "A": float(settings.bias.penalty),
-        "C": float(settings.C),
-        "kernel": "precomputed" if kernel is None else kernel.name,
-        "gamma": 1.0 if kernel is None else float(kernel.gamma),
-        "degree": 1 if kernel is None else int(kernel.degree),
-        "coef0": 0.0 if kernel is None else float(kernel.coef0),
-        "proximal": bool(settings.proximal),
-    }
-    beta = None if solution.primal is not None else solution.beta
-    named = state.rows_for("its receipts").ids.values.tolist() if kernel is None else ()
-    arrays, ids = [beta, solution.primal, solution.bias], (id_hash(key, name) for name in named)
-    return model_digest(numbers, settings.class_weight or {}, arrays, ids)
-
-
-def moved_since_fit(model: SquareSVM) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what was taken from all rows at fit, and by what share it would move if it were taken now.
-
-    In whole per cent: finer numbers, before and after a request, would say what a row was that has left.
-    """
-    resolved: dict[str, Any] = {}
-    moved: dict[str, Any] = {}
-    state = model._state
-    rows: Rows | None = getattr(state, "rows", None)
-    kernel = state.settings.kernel
-    if rows is None or not rows.weights.any():
-        return {}, {}
-    weights_now = model._class_weights(rows, True)
-    if _is(model, "class_weight", "balanced") and weights_now is not None:
-        then = state.settings.class_weight or {}
-        shares = [weights_now[label] / then[label] - 1.0 for label in weights_now if label in then]
-        resolved["class_weight"], moved["class_weight"] = len(then), _share(shares)
-    searched = hasattr(model, "gammas")  # Then gamma was chosen by scores, which nobody takes again.
-    if (
-        _is(model, "gamma", "scale")
-        and not searched
-        and kernel is not None
-        and kernel.name not in ("linear", "callable")
-    ):
-        try:
-            share = model._scale(rows, weights_now) / kernel.gamma - 1.0
-        except ValueError:  # The variance of what is held now is beyond all numbers.
-            share = np.inf
-        resolved["gamma"], moved["gamma"] = kernel.gamma, _share([share])
-    preparation = getattr(model._record, "preparation", None)
-    if preparation is not None and preparation.n_columns == rows.n_columns:
-        resolved["columns"], moved["columns"] = preparation.moved(rows.X)
-    if model._front is not None:
-        count, columns = model._front.moved(rows.X)
-        if count:
-            resolved["columns"], moved["columns"] = count, columns
-    return resolved, moved
-
-
-def _is(model: Any, parameter: str, value: str) -> bool:
-    given = getattr(model, parameter, None)
-    return isinstance(given, str) and given == value
-
-
-def _share(shares: list[float]) -> float | None:
-    """Return the largest share in whole per cent; None where there is no number for it."""
-    largest = max(shares, key=abs, default=0.0)
-    return round(float(largest), 2) if np.isfinite(largest) else None
-
-
 class Proving:
     """Evidence of requests, for whatever holds a model; see :mod:`squaresvm.evidence`."""
 
@@ -291,11 +125,24 @@ class Proving:
             line for part in (preparation, self._front) if part is not None for line in part.kept_of_rows()
         ]
 
+    def _noted_log(self) -> Log:
+        """Return the log, with figures of the columns at fit where the rows held are those of the fit still.
+
+        A preparation has figures of its own, and columns that come and go.
+        """
+        log = self._log
+        if log is not None and (log.columns is not None or not log.is_at_fit):
+            return log
+        evidence = self._evidence()
+        log, rows = log_of(log, evidence.count), evidence.rows
+        if rows is None or not (log.is_at_fit and rows.n_columns) or evidence.preparation is not None:
+            return log
+        return replace(log, columns=Columns.of(rows.X))
+
     def _sealed_log(self) -> Log:
         """Return the log, sealed; the lock is held."""
-        evidence = self._evidence()
-        log = log_of(self._log, evidence.count)
-        self._log = log = log.sealed(lambda: evidence.facts(log.key))
+        log = self._noted_log()
+        self._log = log = log.sealed(lambda: self._evidence().facts(log))
         return log
 
     @property
@@ -395,9 +242,10 @@ class Proving:
     def refit_due(self, share: float = 0.1) -> tuple[str, ...]:
         """Return which numbers that were taken from all rows would move by more than a share.
 
-        They are 'gamma' (``gamma='scale'``), 'class_weight' (``'balanced'``), and columns that the command
-        line has scaled, by their mean and deviation in deviations. Forgetting is exact given these numbers;
-        where one has moved far, rows that are gone still have a say through it, and `refit` ends that.
+        They are 'gamma' (``gamma='scale'``), 'class_weight' (``'balanced'``), and columns by name, by their
+        mean and deviation in deviations: as they were scaled before the model, or as they came. Of more than
+        32 columns it is those that have moved most. Forgetting is exact given these numbers; where one has
+        moved far, rows that are gone still have a say through it, and `refit` ends that.
 
         Parameters
         ----------
@@ -416,12 +264,16 @@ class Proving:
         >>> model = LSSVC().fit(X, y)
         >>> _ = model.forget([6, 7, 8, 9])
         >>> model.refit_due(), model.refit().refit_due()
-        (('gamma',), ())
+        (('gamma', 'x0', 'x1'), ())
         """
         check_is_fitted(self)
         check_positive("share", share)
         with REQUESTS:
-            _, moved = self._evidence().moved()
+            _, moved = self._evidence().since_fit(self._noted_log())
         columns = moved.pop("columns", {})
-        found = {**moved, **{name: max(map(abs, values)) for name, values in columns.items()}}
-        return tuple(name for name, value in found.items() if value is None or abs(value) > share)
+        found = {**{name: [value] for name, value in moved.items()}, **columns}
+        return tuple(
+            name
+            for name, values in found.items()
+            if any(value is None or abs(value) > share for value in values)
+        )

@@ -14,8 +14,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
 
 from squaresvm.estimators.base import SquareSVM
+from squaresvm.estimators.evidence import hashes_of
 from squaresvm.estimators.left_out import LeavingOut
-from squaresvm.estimators.receipts import Proving, begun, hashes_of, log_of, written
+from squaresvm.estimators.receipts import Proving, begun, written
+from squaresvm.evidence.columns import Columns
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
 from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
@@ -166,8 +168,7 @@ class Updating(LeavingOut, Requests):
             warn_unless_converged(update.model)
         trial, after = self._copy(), update.model
         trial._take(after)
-        log = log_of(self._log, before.n_rows)
-        names = () if gone is None else before.rows_for("forget").ids.leaving(gone)
+        log, names = self._noted_log(), () if gone is None else before.rows_for("forget").ids.leaving(gone)
         trial._log, receipt = written(
             log,
             kind,
@@ -301,13 +302,14 @@ class Updating(LeavingOut, Requests):
         after = trial._trained(replace(rest, base=X, is_owned=True), before.settings, None, claim)
         trial._state = after
         trial._drop_results()
-        log = log_of(self._log, before.n_rows)
+        log = self._noted_log()
         names, counts = before.rows.ids.leaving(positions), (before.n_rows, after.n_rows)
         key, held = log.key, after.certificate.residual
         found = Receipt(names, after.n_rows, held, False, True, 0.0, checked=after.n_rows)
         left, came = hashes_of(key, before.rows), hashes_of(key, after.rows)
         seconds, gone = time.perf_counter() - start, _lost(before, after)
         trial._log, receipt = written(log, "forget", found, counts, left, seconds, names, gone, came)
+        trial._log = replace(trial._log, columns=Columns.of(X))  # Of the other features there were none yet.
         return Proposal(trial, claim.commit, receipt)
 
     def _propose_reweighted(self, factors: FloatArray) -> Proposal:
@@ -315,8 +317,7 @@ class Updating(LeavingOut, Requests):
         start, before = time.perf_counter(), self._holding("other weights")
         claim, trial = Claim(before.claim), self._copy()
         trial._take(reweighted(before, factors, claim))
-        log = log_of(self._log, before.n_rows)
-        trial._log = begun(trial._state, time.perf_counter() - start, log)
+        trial._log = begun(trial._state, time.perf_counter() - start, self._noted_log(), resolved=False)
         return Proposal(trial, claim.commit)
 
     def _counted_by(self, given: FloatArray | None) -> Self:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from squaresvm.evidence.columns import Columns
 from squaresvm.evidence.hashes import KEY_BYTES, Lanes, digest_of, lanes_of, no_lanes
 from squaresvm.evidence.receipt import Receipt
 
@@ -83,12 +84,15 @@ class Log:
     count : int
     lanes : ndarray or None
         Sum of the hashes of the rows after the last sealed receipt; None where none is sealed yet.
+    columns : Columns, optional
+        Figures of the columns at fit: taken before the first request, or when the log is sealed.
     """
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES), repr=False)
     entries: list[Entry] = field(default_factory=list)
     count: int = 0
     lanes: Lanes | None = field(default=None, repr=False)
+    columns: Columns | None = field(default=None, repr=False)
 
     @property
     def next_number(self) -> int:
@@ -102,7 +106,12 @@ class Log:
         if len(entries) != self.count:  # Somebody went on from here: who comes second has a list of its own.
             entries = entries[: self.count]
         entries.append(entry)
-        return Log(self.key, entries, self.count + 1, self.lanes)
+        return Log(self.key, entries, self.count + 1, self.lanes, self.columns)
+
+    @property
+    def is_at_fit(self) -> bool:
+        """Whether nothing has been asked since the fit, so that the rows held are those of it."""
+        return self.count > 0 and self.entries[self.count - 1].receipt.kind in ("fit", "refit")
 
     @property
     def is_sealed(self) -> bool:
@@ -127,7 +136,7 @@ class Log:
             receipt = entries[place].receipt.but(digest=digest, versions=found.versions, **rest)
             entries[place] = Entry(receipt.sealed(previous))
             previous = entries[place].receipt.hash
-        return Log(self.key, entries, self.count, sums[-1])
+        return Log(self.key, entries, self.count, sums[-1], self.columns)
 
     def _sums(self, entries: list[Entry], facts: Facts) -> list[Lanes | None]:
         """Return the sum of hashes after each of some entries."""
@@ -156,12 +165,13 @@ class Log:
         receipts = self.receipts()
         if not receipts or (len(receipts) == 1 and receipts[0].kind == "anchor"):
             return self
-        return Log(self.key, [Entry(receipts[-1].anchor(receipts, now()))], 1, self.lanes)
+        only = [Entry(receipts[-1].anchor(receipts, now()))]
+        return Log(self.key, only, 1, self.lanes, self.columns)
 
     def signed(self, path: str | os.PathLike[str]) -> Log:
         """Return the log with all receipts, which are sealed, signed by the private key in a file."""
         entries = [Entry(receipt) for receipt in signed(self.receipts(), path)]
-        return Log(self.key, entries, self.count, self.lanes)
+        return Log(self.key, entries, self.count, self.lanes, self.columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return a sealed log as JSON."""
@@ -169,6 +179,7 @@ class Log:
         return {
             "key": self.key.hex(),
             "lanes": None if lanes is None else base64.b64encode(lanes).decode("ascii"),
+            "columns": None if self.columns is None else self.columns.to_json(),
             "receipts": [receipt.to_json() for receipt in self.receipts()],
         }
 
@@ -190,7 +201,8 @@ class Log:
                 raise ValueError("the sum of the hashes of its rows is none")
         if not all(entry.is_sealed for entry in entries):
             raise ValueError("its receipts have no hashes")
-        return cls(key, entries, len(entries), lanes)
+        columns = said.get("columns")  # Not in files of earlier versions.
+        return cls(key, entries, len(entries), lanes, None if columns is None else Columns.from_json(columns))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without what others have written behind the end."""

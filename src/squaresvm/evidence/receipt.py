@@ -70,10 +70,12 @@ class Receipt:
     id_hashes : tuple of str
         A keyed hash in place of each id that left.
     resolved : dict
-        What was taken from all rows at `fit`: gamma, number of classes with balanced weights, columns.
+        What was taken from all rows at `fit`: gamma, number of classes with balanced weights, and of columns
+        with known ``figures`` (mean and deviation, given by a keyed hash).
     moved : dict
         By what share each of these would move if it were resolved now, in whole per cent; of a column, its
-        mean and deviation in deviations. Finer numbers would say what a row was that has left.
+        mean and deviation in deviations, of few rows more coarsely. Finer numbers would say what a row was
+        that has left. Of more than 32 columns, those 8 that have moved most.
     kept : tuple of str
         What the model still has of rows that left, in words.
     digest : str

@@ -40,7 +40,8 @@ name                           what
                                array ``pipeline`` is the description by skops of the other steps before
                                the model: see `squaresvm.files.front`
 ``history``                    [action, time, rows, rows left] of each request
-``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model
+``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model, and null
+                               or ``columns``: their rounded means and deviations at fit
 =============================  =============================================================
 
 ``weights`` are those of the fit; ``given``, the caller's own, is there where robust weights or a half-life

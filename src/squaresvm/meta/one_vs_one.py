@@ -19,7 +19,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from squaresvm.estimators.callbacks import FitTasks, tells_callbacks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.receipts import Evidence, begun, hashes_of, log_of, moved_since_fit, written
+from squaresvm.estimators.evidence import Evidence, hashes_of, moved_since_fit
+from squaresvm.estimators.receipts import begun, log_of, written
 from squaresvm.estimators.requests import Proposal, Requests
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.kernels import scale_gamma
@@ -189,7 +190,7 @@ class OneVsOne(Voting, Requests):
             seconds=0.0,
             checked=sum(r.checked for r in receipts) + sum(m.ids_.size for m in others),
         )
-        trial._votes, log = after, log_of(self._log, before.n_rows)
+        trial._votes, log = after, self._noted_log()
         of, moved = (after, np.arange(before.n_rows, after.n_rows)) if gone is None else (before, gone)
         hashes = hashes_of(log.key, of.rows, moved, features_of(of.rows, of.pairs, moved), self._record)
         counts, classes = (before.n_rows, after.n_rows), np.setdiff1d(before.classes, after.classes)
@@ -208,7 +209,8 @@ class OneVsOne(Voting, Requests):
         rows = replace(votes.rows, base=features_of(votes.rows, pairs))
         states = [model._state for model in pairs.values()]
         moved = partial(self._moved_since_fit, rows)
-        return Evidence(rows.count, rows, states, self._record, tuple(self._kept_of_rows()), moved)
+        kept, names = tuple(self._kept_of_rows()), getattr(self, "feature_names_in_", None)
+        return Evidence(rows.count, rows, states, self._record, kept, moved, self._front, names)
 
     def _moved_since_fit(self, rows: Rows) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return gamma, and the largest number of each kind of a pair, with how far they would move."""
@@ -218,8 +220,6 @@ class OneVsOne(Voting, Requests):
         if _scales(self.estimator):
             resolved["gamma"] = votes.template.gamma
             moved["gamma"] = round(scale_gamma(rows.X, rows.weights) / votes.template.gamma - 1.0, 2)
-        if self._front is not None:
-            resolved["columns"], moved["columns"] = self._front.moved(rows.X)
         for model in votes.pairs.values():
             for name, share in moved_since_fit(model)[1].items():
                 resolved[name] = len(votes.pairs)
@@ -317,8 +317,7 @@ class OneVsOne(Voting, Requests):
         }
         start, trial = time.perf_counter(), self._copy()
         trial._votes = Votes(votes.rows, {pair: s.estimator for pair, s in steps.items()}, votes.template)
-        log = log_of(self._log, votes.rows.count)
-        trial._log = begun(trial._votes, time.perf_counter() - start, log)
+        trial._log = begun(trial._votes, time.perf_counter() - start, self._noted_log(), resolved=False)
         return Proposal(trial, partial(_commit, list(steps.values())))
 
     def _counted_by(self, given: FloatArray | None) -> Self:

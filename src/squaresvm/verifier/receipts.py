@@ -50,6 +50,7 @@ def receipt_faults(
         *check_chain(receipts),
         *check_known(receipts, known),
         *_against_model(log.key, last, model, fitted),
+        *_against_figures(log, last),
     ]
     if fitted[0].X is not None:
         faults += _against_rows(log, last, model)
@@ -74,6 +75,12 @@ def _against_model(key: bytes, last: Receipt, model: Any, fitted: Sequence[Fitte
     ]
     if joined_digest(found) != last.model:
         yield f"receipt {last.number} is of another model: a number of the fit or of its solution was changed"
+
+
+def _against_figures(log: Log, last: Receipt) -> Iterable[str]:
+    told = last.resolved.get("figures")
+    if told is not None and (log.columns is None or log.columns.hashed(log.key) != told):
+        yield f"receipt {last.number} is of other means and deviations of the columns at fit"
 
 
 def _against_rows(log: Log, last: Receipt, model: Any) -> Iterable[str]:
