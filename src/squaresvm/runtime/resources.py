@@ -39,7 +39,7 @@ def thread_count() -> int:
         processors = len(os.sched_getaffinity(0))
     except AttributeError:
         processors = os.cpu_count() or 1
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # "4,2": four at the outer level.
     return max(1, min(processors, int(wanted))) if wanted.isdigit() else max(1, processors)
 
 
