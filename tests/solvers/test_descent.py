@@ -9,7 +9,9 @@ import scipy.sparse.linalg
 from squaresvm.kernels import Kernel
 from squaresvm.operators import OnDemandOperator, PrecomputedOperator, RowCache
 from squaresvm.solvers.base import Crawling
-from squaresvm.solvers.smo import FIRST_STEPS, beside_diagonal, conjugate_steps
+from squaresvm.solvers.block_cg import conjugate_steps
+from squaresvm.solvers.smo import beside_diagonal
+from squaresvm.solvers.two_smo import FIRST_STEPS
 
 M = 30
 

@@ -353,6 +353,17 @@ class TestLDLFactor:
             expected = scipy.linalg.solve(A[np.ix_(rows, rows)], np.ones((rows.size, 1)))
             np.testing.assert_allclose(solved, expected, rtol=1e-8)
 
+    def test_the_worst_order_costs_what_the_paper_says(self):
+        """5.3: 4/3 n (n - 1) (n + 1) operations to turn the order round, row by row."""
+        n, factor, spent = 12, LDLFactor(), 0.0
+        factor.factorise(np.eye(n) + 1.0)
+        for size in range(n, 1, -1):  # The first row goes behind the last, where it stays.
+            before = factor.work
+            factor.remove(np.array([0]))
+            assert factor.size == size - 1
+            spent += factor.work - before
+        assert spent == 4 * n * (n - 1) * (n + 1) / 3
+
 
 def test_indefinite_kernels_are_told():
     """Single updates on a matrix with a negative eigenvalue: an error, and never NaN."""

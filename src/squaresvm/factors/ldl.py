@@ -1,4 +1,4 @@
-"""L D L' of K + diag(1/C) over an ordered set of rows, reused from set to set (RLSSVM paper, 5.2)."""
+"""L D L' of K + diag(1/C) over an ordered set of rows, reused from set to set: RLSSVM paper, 5.1 and 5.2."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ class LDLFactor:
         n, q = cross.shape
         self._reserve(n + q)
         rows = np.array(cross, order="F")
-        solve_triangular_in_place(self._L[:n, :n], rows)  # D L_new', column by column.
+        solve_triangular_in_place(self._L[:n, :n], rows)  # (61), below, times D_j.
         below = np.array(corner, order="F")
         scaled = rows / self._D[:n, None]
+        # (61): the sums over the rows held; then those over the new ones, D and L of which LAPACK finds.
         multiply_add(below, np.asfortranarray(rows.T), np.asfortranarray(scaled), alpha=-1.0)
         try:
             cholesky_in_place(below)
@@ -64,7 +65,7 @@ class LDLFactor:
         roots = np.diagonal(below).copy()
         self._L[n : n + q, :n] = scaled.T
         self._L[n : n + q, n : n + q] = np.tril(below) / roots
-        self._D[n : n + q] = roots**2
+        self._D[n : n + q] = roots**2  # (61), above.
         self.size = n + q
         self.work += float(q) * n**2 + float(q) ** 2 * n + float(q) ** 3 / 3.0
 
@@ -80,7 +81,7 @@ class LDLFactor:
         """Return inv(A) rhs by forward and backward substitution, (62)."""
         out = np.array(rhs, order="F")
         L = self._L[: self.size, : self.size]
-        solve_triangular_in_place(L, out)
+        solve_triangular_in_place(L, out)  # (62)
         out /= self._D[: self.size, None]
         solve_triangular_in_place(L, out, transpose=True)
         return out
@@ -88,7 +89,7 @@ class LDLFactor:
     def matrix(self) -> FloatArray:
         """Return L D L', to check it against what was factored."""
         L = np.tril(self._L[: self.size, : self.size])
-        return np.asarray((L * self._D[: self.size]) @ L.T)
+        return np.asarray((L * self._D[: self.size]) @ L.T)  # (60)
 
     def _reserve(self, size: int) -> None:
         if size <= self._D.size:
@@ -109,7 +110,7 @@ def _switches() -> Callable[[FloatArray, FloatArray, IntArray, IntArray, int], f
 def _switch_out(L: FloatArray, D: FloatArray, order: IntArray, positions: IntArray, size: int) -> float:
     """Move the rows at `positions`, largest first, behind the last by switches (64); return their cost.
 
-    A switch exchanges rows p and q = p + 1 of A, and brings L and D up to date.
+    A switch exchanges rows p and q = p + 1 of A, (63), and brings L and D up to date.
     """
     work = 0.0
     end = size - 1
@@ -117,25 +118,24 @@ def _switch_out(L: FloatArray, D: FloatArray, order: IntArray, positions: IntArr
         for p in range(start, end):
             q = p + 1
             below, upper, lower = L[q, p], D[p], D[q]
-            # The lines of (64), top to bottom; its mu comes first, and mu^ is first * between.
-            mu = upper * below
-            first = lower + mu * below
-            between = mu / first
-            second = upper - first * between * between
+            mu = upper * below  # (64), last line; its other mu is first * between.
+            first = lower + mu * below  # (64), line 1: D_p.
+            between = mu / first  # (64), line 2: L_qp.
+            second = upper - first * between * between  # (64), line 3: D_q.
             if second <= 0.0:  # upper lower / first in exact arithmetic, and never negative.
                 second = upper * lower / first
             for j in range(p):
-                L[p, j], L[q, j] = L[q, j], L[p, j]
+                L[p, j], L[q, j] = L[q, j], L[p, j]  # (64), line 4.
             left, right = L[:size, p], L[:size, q]
             share, inverse = lower / first, upper / second
             for i in range(q + 1, size):
                 old = left[i]
-                new = share * right[i] + between * old
+                new = share * right[i] + between * old  # (64), line 5: L_ip.
                 left[i] = new
-                right[i] = inverse * old - mu / second * new
+                right[i] = inverse * old - mu / second * new  # (64), line 6: L_iq.
             L[q, p] = between
             D[p], D[q] = first, second
-            order[p], order[q] = order[q], order[p]
-            work += 8.0 * (size - p)
+            order[p], order[q] = order[q], order[p]  # (63)
+            work += 8.0 * (size - q)  # As in 5.3, where rows are counted from 1.
         end -= 1
     return work

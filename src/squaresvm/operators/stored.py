@@ -220,9 +220,10 @@ class DenseOperator(StoredOperator):
 
 
 class ProximalOperator(StoredOperator):
-    """K W K' over another operator's K, equations (10) to (12) of the relaxed paper.
+    """K W K' over another operator's K: the proximal SVM, equations (10) to (12) of the relaxed paper.
 
     The rows are landmarks too: f(x) = k(x, X) W K beta + b, so the coefficients of k(x_i, .) are W K beta.
+    Correction: (10) has to be read D(K D w + e b) + q = e; from that (11) and (12) follow.
 
     Parameters
     ----------
@@ -242,7 +243,7 @@ class ProximalOperator(StoredOperator):
         right = self.inner.block(everything, everything[columns]) * self.weights[:, None]
         out = np.empty((rows.stop - rows.start, right.shape[1]), order="F")
         for part in row_blocks(out.shape[0], self.n_rows):
-            out[part] = self.inner.block(everything[rows][part], everything) @ right
+            out[part] = self.inner.block(everything[rows][part], everything) @ right  # KK' of (12).
         return out
 
     def matmul(self, b: FloatArray) -> FloatArray:
@@ -255,7 +256,7 @@ class ProximalOperator(StoredOperator):
 
     def expand(self, coefficients: FloatArray) -> FloatArray:
         """Return W K coefficients, the coefficients of k(x_i, .) in f."""
-        return self.weights[:, None] * self.inner.matmul(coefficients)
+        return self.weights[:, None] * self.inner.matmul(coefficients)  # D w of (11), with beta = D v.
 
     def cross(self, X: Matrix, coefficients: FloatArray) -> FloatArray:
         """Return k(X, rows) coefficients, for coefficients that `expand` returned."""

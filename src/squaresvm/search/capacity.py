@@ -1,6 +1,6 @@
-"""The LS-SVM paper's rule for the kernel's parameters: the smallest ball, the bound of the VC dimension.
+"""Suykens and Vandewalle's rule for the kernel's parameters: the smallest ball, bound of the VC dimension.
 
-Equation numbers are those of Suykens and Vandewalle.
+Equation numbers are those of their LS-SVM paper.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def smallest_ball(K: FloatArray, tol: float = 1e-8) -> Ball:
     radius = gap = 0.0
     for _ in range(_ROUNDS):
         weights = _over_faces(K, squares, weights)
-        slope = squares - 2.0 * (K @ weights)  # Of (14), by each weight.
+        slope = squares - 2.0 * (K @ weights)  # The gradient of (14).
         for _ in range(m + 1):
             up = int(np.argmax(slope))
             held = np.flatnonzero(weights)
             down = int(held[np.argmin(slope[held])])
             gap = float(slope[up] - weights @ slope)
-            radius = 0.5 * float(weights @ (squares + slope))  # lambda'diag(K) - lambda'K lambda.
+            radius = 0.5 * float(weights @ (squares + slope))  # (14), at its maximum r^2 of (13).
             bend = squares[up] + squares[down] - 2.0 * K[up, down]
             if gap <= tol * max(radius, 0.0) + rounding or up == down or not bend > 0.0:
                 return Ball(max(radius, 0.0), max(gap, 0.0), weights)
@@ -116,7 +116,7 @@ def _over_faces(K: FloatArray, squares: FloatArray, weights: FloatArray) -> Floa
             ones, half = scipy.linalg.cho_solve(scipy.linalg.cho_factor(system), sides).T
         except np.linalg.LinAlgError:
             return weights
-        target = half + (1.0 - half.sum()) / ones.sum() * ones
+        target = half + (1.0 - half.sum()) / ones.sum() * ones  # (14) without lambda >= 0, on these rows.
         before = weights[held]
         if not np.isfinite(target).all():
             return weights
@@ -162,7 +162,7 @@ def vc_bound(model: SquareSVM) -> Capacity:
     everyone = np.arange(state.problem.n_rows)
     K = state.problem.operator.block(everyone, everyone)
     beta = state.problem.multipliers(state.solution)[:, 0]
-    norm = max(float(beta @ (K @ beta)), 0.0)
+    norm = max(float(beta @ (K @ beta)), 0.0)  # |w|^2, by w of (18).
     radius = smallest_ball(K, tol=1e-6).squared_radius
     product = radius * norm
     bound = min(float(np.floor(product)), _dimension(state)) + 1.0  # (12)
@@ -219,7 +219,7 @@ def least_capacity(
     for parameters in ParameterGrid({name: list(values) for name, values in grid.items()}):
         fitted = clone(model).set_params(**parameters).fit(X, y)
         tried.append((dict(parameters), vc_bound(fitted), 1.0 - float(fitted.score(X, y))))
-    allowed = min(share for _, _, share in tried) + errors
+    allowed = min(share for _, _, share in tried) + errors  # Correction: (3) has to hold, or nearly.
     best = min((cell for cell in tried if cell[2] <= allowed), key=lambda cell: cell[1].product)
     return best[0], tried
 

@@ -1,6 +1,7 @@
 """Solvers: each searches, none judges its own answer.
 
-``solver=`` of an estimator takes a name, or one of these with options of its own.
+``solver=`` of an estimator takes a name, or one of these with options of its own. docs/algorithms.rst tells
+in which file each algorithm of the papers stands, with which equations.
 
 Examples
 --------

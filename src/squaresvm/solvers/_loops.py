@@ -10,6 +10,10 @@ returns the number of updates and that row, -1 where none is missing (for pairs,
 `row_updates` are those of a linear model that carries w: an update costs the entries of one row. Rows come as
 the arrays of a CSR matrix; those of dense rows are the same without column numbers: where `columns` is empty,
 row i holds the columns from the first to the last.
+
+Equation numbers are those of Joshi, Jayadeva, Ramakrishnan and Chandra, the relaxed paper; lambda_k is
+y_k beta_k, and a gradient y_k times what (18) asks to vanish. Corrections: the numerator of (31) is
+1 - y_k f(x_k) - lambda_k / C; and SesquiSMO has to cut it at lambda = 0, which (34) and (35) rest on.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from squaresvm.runtime.jit import compiled
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import FloatArray, IntArray
 
-__all__ = ["as_rows", "greedy_updates", "ordered_updates", "pairwise_updates", "row_updates"]
+__all__ = ["greedy_updates", "ordered_updates", "pairwise_updates", "row_updates"]
 
 #: The largest violation is found chunk by chunk: within one without a branch, so that it is vectorised.
 _CHUNK = 512
@@ -53,12 +57,11 @@ def _move(
 ) -> np.int64:
     """Update a chunk of the gradient; return its largest violation, as bits. No drift under bounds."""
     for j in range(gradient.size):
-        # f of (19) at all rows, after one step.
         if y is None:
-            g = gradient[j] + step * (row[j] + extra - drift[j])
-            violation[j] = abs(g)
+            g = gradient[j] + step * (row[j] + extra - drift[j])  # f of (19) after one step; extra is 1/A.
+            violation[j] = abs(g)  # (18)
         else:
-            g = gradient[j] + step * (row[j] + extra)
+            g = gradient[j] + step * (row[j] + extra)  # (19)
             violation[j] = abs(min(reach[j], y[j] * g))  # (34) and (35) in one number.
         gradient[j] = g
     largest = np.int64(0)
@@ -82,9 +85,9 @@ def _largest(
     for j in range(low, high):
         if at_hand and place[j] < 0:
             continue
-        violation = abs(gradient[j])
+        violation = abs(gradient[j])  # (18)
         if y is not None:
-            violation = abs(min(reach[j], y[j] * gradient[j]))
+            violation = abs(min(reach[j], y[j] * gradient[j]))  # (34) and (35).
         if violation > worst:
             best, worst = j, violation
     return best, worst
@@ -112,9 +115,6 @@ def greedy_updates(
     `gradient` is its product with beta, less the targets. It is kept up to date, and the next multiplier is
     found in the same loop. A step is minus the gradient times its length: the reciprocal of the diagonal
     leads to the minimum, less than twice as far is downhill.
-
-    Equation numbers are those of the relaxed paper; lambda_k is y_k beta_k, and a gradient y_k times what
-    (18) asks to vanish.
     """
     m = beta.size
     scratch = np.empty(_CHUNK)
@@ -124,16 +124,16 @@ def greedy_updates(
         reach = y * reach
     best, worst = _largest(gradient, y, reach, place, 0, m, False)
     updates = 0
-    while worst > tol and updates < max_updates:  # Step 2: (18), or (34) and (35), hold for all.
+    while worst > tol and updates < max_updates:  # Step 2: until (18), or (34) and (35), hold for all.
         i = best  # Step 1: the one that violates them most.
         if place[i] < 0:
             near, most = _largest(gradient, y, reach, place, 0, m, True)
             if most < _SHARE * worst:
                 return updates, i
             i = near
-        new = beta[i] - gradient[i] * lengths[i]  # (31), with the numerator 1 - y_k f(x_k) - lambda_k / C.
+        new = beta[i] - gradient[i] * lengths[i]  # Step 3: (31), corrected.
         if y is not None:
-            new = max(0.0, y[i] * new) * y[i]  # Cut at the bound that (34) and (35) rest on.
+            new = max(0.0, y[i] * new) * y[i]  # Cut at zero.
             reach[i] = h[i] * y[i] * new
         step = new - beta[i]
         beta[i] = new
@@ -180,7 +180,7 @@ def pairwise_updates(
     up, down = -1, -1
     least, most = np.inf, -np.inf
     for j in range(m):
-        if (y[j] > 0 or beta[j] < 0) and gradient[j] < least:
+        if (y[j] > 0 or beta[j] < 0) and gradient[j] < least:  # (34) and (35), up to a free bias.
             up, least = j, gradient[j]
         if (y[j] < 0 or beta[j] > 0) and gradient[j] > most:
             down, most = j, gradient[j]
@@ -201,8 +201,7 @@ def pairwise_updates(
         alone = max(most, -least)
         alone = alone * alone / ((h[i] if -least >= most else h[j]) + inverse_A)
         if inverse_A > 0.0 and alone > both * (most - least):
-            # (31) for one of them.
-            step_i = -least / (h[i] + inverse_A) if -least >= most else 0.0
+            step_i = -least / (h[i] + inverse_A) if -least >= most else 0.0  # (31) for one of them.
             step_j = 0.0 if -least >= most else -most / (h[j] + inverse_A)
         else:
             step_i, step_j = both, -both
@@ -219,13 +218,13 @@ def pairwise_updates(
             break
         beta[i] = 0.0 if y[i] < 0 and step_i == -beta[i] else beta[i] + step_i
         beta[j] = 0.0 if y[j] > 0 and step_j == -beta[j] else beta[j] + step_j
-        gradient[i] += step_i * ridge[i]
+        gradient[i] += step_i * ridge[i]  # (41)
         gradient[j] += step_j * ridge[j]
-        extra = inverse_A * (step_i + step_j)
+        extra = inverse_A * (step_i + step_j)  # The bias by (16).
         up, down = -1, -1
         least, most = np.inf, -np.inf
         for t in range(m):
-            g = gradient[t] + step_i * row_i[t] + step_j * row_j[t] + extra
+            g = gradient[t] + step_i * row_i[t] + step_j * row_j[t] + extra  # f of (19) at all rows.
             gradient[t] = g
             if g < least and (y[t] > 0 or beta[t] < 0):
                 up, least = t, g
@@ -263,9 +262,9 @@ def ordered_updates(
         violation = abs(min(h[k] * y[k] * beta[k], y[k] * g)) if bounded else abs(g)  # (34), (35); (18).
         if violation <= tol:
             continue
-        new = beta[k] - g / h[k]  # (31), with the numerator 1 - y_k f(x_k) - lambda_k / C.
+        new = beta[k] - g / h[k]  # (31), corrected.
         if bounded and y[k] * new < 0.0:
-            new = 0.0
+            new = 0.0  # Cut.
         step = new - beta[k]
         if step == 0.0:
             continue
@@ -280,15 +279,6 @@ def ordered_updates(
         largest = max(largest, abs(step))
         updates += 1
     return m, updates, largest
-
-
-def as_rows(Z: Matrix) -> tuple[Any, Any, Any]:
-    """Return values, column numbers and where rows begin, of dense or CSR rows."""
-    if isinstance(Z, np.ndarray):
-        flat = np.ascontiguousarray(Z).reshape(-1)
-        return flat, np.empty(0, dtype=np.uint32), np.arange(Z.shape[0] + 1, dtype=np.uint64) * Z.shape[1]
-    unsigned = np.uint32 if Z.indices.dtype == np.int32 else np.uint64
-    return Z.data, Z.indices.view(unsigned), Z.indptr.astype(np.uint64)
 
 
 @compiled(fastmath={"contract", "reassoc", "nsz"})
@@ -366,19 +356,9 @@ def row_updates(
 ) -> tuple[float, int, float, int]:
     """Update each of the first `active` multipliers of `order` once, in a new order of chance.
 
-    Equation numbers are those of the relaxed paper. The step is (31) times `length`, cut at zero where the
-    multipliers are `bounded`; the violation of a row is that of (18), or of (34) and (35) in one number,
-    as it was found before its step. A row at its bound with a gradient beyond `shrinks_at` is put behind
-    the active ones.
-
-    Returns
-    -------
-    worst : float
-        Largest violation.
-    active : int
-    b : float
-        The bias, which follows the multipliers by (16).
-    seed : int
+    The step is (31) times `length`. A row at its bound with a gradient beyond `shrinks_at` is put behind the
+    active ones. Return the largest violation that was found, each before its step, and what `active`, `b`
+    and `seed` have become.
     """
     seed = _shuffle(order, active, seed)
     aside = np.empty(active, dtype=order.dtype)
@@ -386,7 +366,7 @@ def row_updates(
     for s in range(active):
         i = order[s]
         begin, end = begins[i], begins[i + 1]
-        gradient = b + ridge[i] * beta[i] - y[i]
+        gradient = b + ridge[i] * beta[i] - y[i]  # (18), with f = w'x + b of (27).
         if is_sparse:
             gradient += _along(values, columns, begin, end, w)
         else:
@@ -398,17 +378,17 @@ def row_updates(
         order[kept] = i
         kept += 1
         if bounded:
-            violation = abs(min(h[i] * y[i] * beta[i], y[i] * gradient))
-            new = max(0.0, y[i] * (beta[i] - length * gradient / h[i])) * y[i]
+            violation = abs(min(h[i] * y[i] * beta[i], y[i] * gradient))  # (34) and (35).
+            new = max(0.0, y[i] * (beta[i] - length * gradient / h[i])) * y[i]  # (31), corrected and cut.
         else:
-            violation = abs(gradient)
-            new = beta[i] - length * gradient / h[i]
+            violation = abs(gradient)  # (18)
+            new = beta[i] - length * gradient / h[i]  # (31), corrected.
         worst = max(worst, violation)
         step = new - beta[i]
         if step != 0.0:
             beta[i] = new
-            b += step * inverse_A
-            if is_sparse:
+            b += step * inverse_A  # (16)
+            if is_sparse:  # w of (15).
                 _add(values, columns, begin, end, step, w)
             else:
                 _dense_add(values[begin:end], step, w)

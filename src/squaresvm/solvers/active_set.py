@@ -1,4 +1,8 @@
-"""Regularised least squares SVM: the squared hinge by a sequence of active sets."""
+"""RLSSVM of Peng, Rafferty and Ferguson: the squared hinge by active sets, with the line search it lacks.
+
+The algorithm as published is in `rlssvm`, the search over sets in `active_set_search`, and how the equalities
+of a set are solved in `equalities`. Equation numbers are those of that paper.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,13 @@ from squaresvm.runtime.arguments import check_between, check_choice, check_flag,
 from squaresvm.runtime.jit import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, search_active_sets
-from squaresvm.solvers.base import IterativeSolver, Monitor, by_column, tell
+from squaresvm.solvers.base import IterativeSolver, Monitor, by_column
 from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
-from squaresvm.solvers.equalities import EqualitySystem, Factored, SwitchedSystem
+from squaresvm.solvers.equalities import EqualitySystem, Factored
 from squaresvm.solvers.newton import search
+from squaresvm.solvers.rlssvm import SwitchedSystem, plain_active_sets, stratified
 from squaresvm.solvers.sesqui_smo import BoundedDescent
-from squaresvm.typing import BoolArray, FloatArray, IntArray
+from squaresvm.typing import IntArray
 
 __all__ = ["ActiveSet"]
 
@@ -137,8 +142,8 @@ class ActiveSet(IterativeSolver):
         growths, cap = 0, self.n_sv_max
         if self.plain:
             everyone = np.ones(problem.n_rows, dtype=bool)
-            begin = everyone if cap is None else _stratified(problem.targets[:, 0], cap)
-            found = _plain_active_sets(problem, system, begin, cap, limit, monitor)
+            begin = everyone if cap is None else stratified(problem.targets[:, 0], cap)
+            found = plain_active_sets(problem, system, begin, cap, limit, monitor)
             return replace(found, work=dict(system.work))
         if self.n_sv_max is not None and self.n_sv_max < problem.n_rows:
             found, growths = _capped(problem, tol, limit, first, system, self.n_sv_max, monitor)
@@ -208,11 +213,12 @@ def _capped(
 ) -> tuple[Solution, int]:
     """Return the solution with no more than `cap` rows in a factor, and how often the cap was doubled.
 
-    The problem on the rows of a working set is solved; its support rows stay, others make room for the rows
-    outside that have the largest errors. So the objective of the working set only grows, and the search ends.
+    Section 5.3's n_SVmax. The problem on the rows of a working set is solved; its support rows stay, others
+    make room for the rows outside that have the largest errors. So the objective of the working set only
+    grows, and the search ends.
     """
     y, iterations, growths = problem.targets[:, 0], 0, 0
-    working = _stratified(y, cap)
+    working = stratified(y, cap)
     while True:
         equalities = Factored(problem, system, working)
         found = search_active_sets(problem, equalities, tol, limit - iterations, start, monitor, working)
@@ -220,7 +226,7 @@ def _capped(
         start, point = found, Iterate.at(problem, found)
         assert found.beta is not None
         used = found.beta[:, 0] != 0.0
-        errors = np.where(used, -np.inf, 1.0 - y * point.decision)
+        errors = np.where(used, -np.inf, 1.0 - y * point.decision)  # e of (10).
         wanted = (errors > 1e-3 * tol) & ~working
         if not wanted.any() or found.outcome != Outcome.FINISHED or iterations >= limit:
             break
@@ -232,65 +238,6 @@ def _capped(
     if iterations >= limit and wanted.any() and found.outcome == Outcome.FINISHED:
         found = replace(found, outcome=Outcome.MAX_ITER)
     return replace(found, n_iter=iterations), growths
-
-
-def _plain_active_sets(
-    problem: Problem,
-    system: EqualitySystem | SwitchedSystem,
-    first: BoolArray,
-    cap: int | None,
-    limit: int,
-    monitor: Monitor,
-) -> Solution:
-    """Return where the paper's iteration S -> S(e(S)) comes to rest, or where it was when a set came back.
-
-    No more than `cap` rows, n_SVmax, are taken, in decreasing order of their errors. Its `note` says so where
-    the sets go round: then it is no optimum, and the certificate tells how far.
-    """
-    y, ridge = problem.targets[:, 0], problem.ridge
-    active, seen, b = first, set[bytes](), 0.0  # Step 1: s_i = 1, or n_SVmax of them.
-    beta, note, outcome, iteration = np.zeros(y.size), "", Outcome.MAX_ITER, 0
-    while iteration < limit and not monitor.stopped:
-        iteration += 1
-        seen.add(active.tobytes())
-        beta, b = system.solve(active, b)  # Steps 2 and 3: (48) by (58)-(59), theta_i = y_i beta_i.
-        f = problem.operator.matmul(beta[:, None])[:, 0] + b  # (49)
-        errors = 1.0 - y * f
-        errors[active] = (y * ridge * beta)[active]  # (57), above: e_S = theta / C.
-        now = _chosen(errors, cap)  # Step 4: (10).
-        tell(problem, beta, b, f + ridge * beta - y, iteration, monitor)
-        if np.array_equal(now, active):  # Step 5.
-            outcome = Outcome.FINISHED
-            break
-        if now.tobytes() in seen:
-            note = f"S -> S(e(S)) goes round: the set of iteration {iteration + 1} has been there before"
-            break
-        active = now
-    if monitor.stopped:
-        outcome = Outcome.STOPPED
-    bias = np.array([b])
-    return Solution(beta=beta[:, None], bias=bias, n_iter=max(iteration, 1), outcome=outcome, note=note)
-
-
-def _chosen(errors: FloatArray, cap: int | None) -> BoolArray:
-    """Return the rows whose indicator is one: those with an error, the largest where they are too many."""
-    wanted = errors > 0.0  # (10)
-    if cap is not None and int(wanted.sum()) > cap:
-        kept = np.argsort(-errors, kind="stable")[:cap]
-        wanted = np.zeros(errors.size, dtype=bool)
-        wanted[kept] = True
-    return wanted
-
-
-def _stratified(y: FloatArray, count: int) -> BoolArray:
-    """Return `count` rows or so, the same share of each class, evenly spread over the rows."""
-    chosen = np.zeros(y.size, dtype=bool)
-    for side in (y > 0, y <= 0):
-        members = np.flatnonzero(side)
-        take = min(members.size, max(1, round(count * members.size / y.size)))
-        if members.size:
-            chosen[members[np.linspace(0, members.size - 1, take).round().astype(np.intp)]] = True
-    return chosen
 
 
 def _through_features(problem: Problem, tol: float, limit: int, found: Solution) -> Solution:
@@ -330,12 +277,12 @@ def _rough_start(problem: Problem) -> Solution | None:
         X, _ = conjugate_gradients(
             lambda V, _: problem.operator.matmul(V) + ridge * V,
             lambda V, _: V / ridge,
-            np.column_stack([np.ones(problem.n_rows), problem.targets[:, 0]]),
+            np.column_stack([np.ones(problem.n_rows), problem.targets[:, 0]]),  # (58), for all rows.
             np.zeros(2),
             _ROUGH_STEPS,
         )
         u, v = X.T
-        b = 0.0 if problem.bias.is_absent else float(v.sum() / (problem.bias.penalty + u.sum()))  # (59)
+        b = 0.0 if problem.bias.is_absent else float(v.sum() / (problem.bias.penalty + u.sum()))  # (59), (50)
         return Solution(beta=(v - b * u)[:, None], bias=np.array([b]))
     return None
 

@@ -1,9 +1,9 @@
 """The search over active sets: the one driver behind factors and conjugate gradients.
 
 The RLSSVM paper iterates S -> S(e(S)), its (57): rows with an error, (10), are taken as equalities, (48),
-and the errors follow from those. Each such step is a Newton step for the primal problem (6), and so an
-exact line search along it makes the objective fall: along a line the objective is piecewise quadratic. How
-the equalities of a set are solved is left to an `Equalities`.
+and the errors follow from those. Correction: that can go round. Each such step is a Newton step for the
+primal problem (6), and so an exact line search along it makes the objective fall: along a line the objective
+is piecewise quadratic. How the equalities of a set are solved is left to an `Equalities`.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ class _Search:
         return self.monitor.stopped or self.equalities.is_spent
 
     def _with_error(self, point: Iterate) -> BoolArray:
-        """Return the rows with an error, (10)."""
-        return np.asarray((self.y * point.decision < 1.0) & self.counted)
+        """Return the rows with an error."""
+        return np.asarray((self.y * point.decision < 1.0) & self.counted)  # (10)
 
     def run(self, start: Solution | None, first: Target | None) -> Solution:
         """Return the solution."""
@@ -214,7 +214,7 @@ class _Search:
         enough, goes_on = self.equalities.enough * self.tol, True
         while goes_on and self.least > enough and used < self.limit and not self._is_over:
             active = self._with_error(point)
-            target = self.equalities.solve(active, point.bias, self.tol, self.limit - used)
+            target = self.equalities.solve(active, point.bias, self.tol, self.limit - used)  # (48)
             used += max(target.cost, 1)
             settled = np.array_equal(self._with_error(target.point), active)
             if settled or target.residual <= self.tol:
@@ -247,8 +247,8 @@ class _Search:
         moved = point.move(target.point, inner, t)
         if t > 0.0 and not np.array_equal(self._with_error(moved), active):
             return moved
-        # The line search is lost in rounding. The paper's own step (57) is what is left, once for each set.
-        mark = self._with_error(target.point).tobytes()
+        # The line search is lost in rounding. The paper's own step is what is left, once for each set.
+        mark = self._with_error(target.point).tobytes()  # S(e(S)) of (57).
         if mark in self._tried:
             return None
         self._tried.add(mark)
@@ -276,7 +276,7 @@ class _Search:
 def minimise_on_line(
     derivative: float, curvature: float, margin: FloatArray, change: FloatArray, costs: FloatArray
 ) -> float:
-    """Return the t >= 0 that minimises a quadratic plus squared hinge terms.
+    """Return the t >= 0 that minimises a quadratic plus squared hinge terms, (6) with (7) along a line.
 
         phi(t) = slope t + curvature/2 t^2 + 1/2 sum_i C_i max(0, margin_i - t change_i)^2
 

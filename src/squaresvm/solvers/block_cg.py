@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "KernelSystem",
     "NotDefiniteError",
     "conjugate_gradients",
+    "conjugate_steps",
     "forecast",
     "largest_entry",
     "preconditioned_norm",
@@ -145,6 +147,43 @@ def conjugate_gradients(
 
 def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("ij,ij->j", a, b))
+
+
+def conjugate_steps(
+    gradient: FloatArray,
+    scales: FloatArray,
+    product: Callable[[FloatArray], FloatArray],
+    count: int,
+    arrived: Callable[[FloatArray, FloatArray], bool],
+) -> None:
+    """Take conjugate steps of all multipliers at once, as long as the quadratic is seen to be convex.
+
+    With scales C_i, the reciprocals of the ridge, all of H but K becomes the identity: a K of rank r then
+    needs r + 1 steps, whatever the costs are, where single updates need sweeps by the hundred. With the
+    reciprocals of the diagonal a few steps are worth a sweep where K is close to its diagonal.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (m,)
+        Where they begin.
+    scales : ndarray of shape (m,)
+        The steps go along the gradient times these: a 0 keeps a multiplier where it is.
+    product : callable
+        Of the matrix with a vector.
+    count : int
+        Most steps.
+    arrived : callable
+        Given how far the steps have come and the gradient there; returns whether to stop.
+    """
+    with suppress(NotDefiniteError):
+        conjugate_gradients(
+            lambda way, _: product(way[:, 0])[:, None],
+            lambda left, _: scales[:, None] * left,
+            -gradient[:, None],
+            np.zeros(1),
+            count,
+            lambda _, X, R: arrived(X[:, 0].copy(), -R[:, 0]),
+        )
 
 
 #: Share of the free memory, multiples of one float32 m x m matrix, and bytes that are spent without asking.

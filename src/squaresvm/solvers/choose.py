@@ -109,23 +109,13 @@ def check_solver(solver: Any) -> None:
 
 
 def choose(problem: Problem, requested: str | Solver) -> tuple[Solver, str]:
-    """Return the solver for a problem, and why it was taken.
+    """Return the solver for a problem, and why it was taken; a ValueError says which would do.
 
     Parameters
     ----------
     problem : Problem
     requested : str or Solver
         ``'auto'``, a name out of ``SOLVERS``, or a solver with options of its own.
-
-    Returns
-    -------
-    solver : Solver
-    reason : str
-
-    Raises
-    ------
-    ValueError
-        If the requested solver does not solve this problem.
     """
     if isinstance(requested, str) and requested == "auto":
         return _automatic(problem)
@@ -267,12 +257,8 @@ def _for_features(problem: Problem, features: Matrix) -> tuple[Solver, str]:
     if problem.loss == Loss.SQUARED_HINGE:
         products, work = _product_forecast(problem, features)
         by_sets = _set_work(problem.n_rows, features)
-        if (
-            features.shape[1] < problem.n_rows
-            and work > _SLOW_WORK
-            and by_sets < work
-            and _fits(problem.n_rows)
-        ):
+        slow = features.shape[1] < problem.n_rows and work > _SLOW_WORK
+        if slow and by_sets < work and _fits(problem.n_rows):
             return ActiveSet(), (
                 f"{size}: conjugate gradients for Newton steps in w would take some {products:.0f} products "
                 f"with the rows, {work / by_sets:.0f} times the work of active sets on XX', which end at the "
@@ -314,8 +300,8 @@ def updates_win(problem: Problem, features: Matrix) -> bool:
 def _product_forecast(problem: Problem, features: Matrix) -> tuple[float, float]:
     """Return how many products Newton's method by conjugate gradients takes, and their operations.
 
-    A step takes about the root of the condition number, which is that of I + Z'CZ for rows without order:
-    1 + C K_ii (1 + sqrt(m / n))^2.
+    A step takes about the root of the condition number of I + Z'CZ: 1 + C K_ii (1 + sqrt(m / n))^2 for rows
+    without order.
     """
     m, n = features.shape
     diagonal = float((problem.costs * problem.operator.diagonal()).mean())
@@ -340,15 +326,8 @@ _BY_PASSES = {Loss.SQUARED: ("direct", "newton"), Loss.SQUARED_HINGE: ("newton",
 def choose_for_source(loss: Loss, requested: object, n_features: int) -> tuple[str, str]:
     """Return the name of the solver for a linear model whose rows are read in passes, and why it was taken.
 
-    ``'direct'`` is one system from sums of n x n numbers, ``'newton'`` steps in w. Solvers with options of
-    their own do not go by passes.
-
-    Raises
-    ------
-    ValueError
-        If the requested solver does not go by passes.
-    MemoryError
-        If sums were asked for by name, and there is no room for them.
+    ``'direct'`` is one system from sums of n x n numbers, ``'newton'`` steps in w: a ValueError says so to
+    others, and a MemoryError where sums were asked for by name and there is no room for them.
     """
     fitting = _BY_PASSES[Loss(loss)]
     if not isinstance(requested, str) or requested not in ("auto", *fitting):

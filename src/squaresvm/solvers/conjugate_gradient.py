@@ -211,7 +211,7 @@ def _tell(
 
 
 class IteratedEqualities:
-    """The equalities (48) of a set of rows, the closer solved the closer the search has come.
+    """(48) of the RLSSVM paper for a set of rows, the closer solved the closer the search has come.
 
     Multipliers are carried from set to set. K beta comes along by products with what changes, quick ones;
     where beta hardly changes, little is lost.

@@ -1,4 +1,4 @@
-"""The decremental algorithms of Duan, Li, He and Zeng: rows leave, and inv(Q) of the others comes by blocks.
+"""DOLSVM, DBLSVM, DOLSSVM and DBLSSVM of Duan, Li, He and Zeng: inv(Q) of the rows that stay comes by blocks.
 
 Equation numbers are those of the decremental paper. Its alpha are signed for the LS-SVM, and not for
 the Lagrangian SVM; here they are for both, so that Q = K + diag(1/C) has no labels and serves all classes.
@@ -66,7 +66,7 @@ class StoredInverse:
             inverse[:] = Q
 
         cholesky_with_jitter(inverse, diagonal, refill)
-        invert_cholesky_in_place(inverse)
+        invert_cholesky_in_place(inverse)  # inv(Q), which (7) asks for.
         lower = np.tril(inverse, -1)
         return cls(lower + lower.T + np.diag(np.diagonal(inverse)), problem.bias)
 
@@ -89,7 +89,7 @@ class StoredInverse:
             U_11 is not positive definite: rounding has taken over, and the inverse must be computed anew.
         """
         rest = dropped(np.arange(self.size), gone)
-        U_11 = self.values[np.ix_(gone, gone)]
+        U_11 = self.values[np.ix_(gone, gone)]  # The blocks of (8), whatever the order of the rows is.
         U_12 = self.values[np.ix_(gone, rest)]
         U_rest = self.values[np.ix_(rest, rest)]
         U_rest -= times(U_12.T, solve_definite(U_11, U_12))  # (9); a number divides where one row leaves.
@@ -112,7 +112,7 @@ class StoredInverse:
         U_22 = solve_definite(schur, np.eye(k))
         beside = -times(reached, U_22)
         values = np.empty((m + k, m + k))
-        values[:m, :m] = self.values - times(beside, reached.T)
+        values[:m, :m] = self.values - times(beside, reached.T)  # (9), solved for U_rest.
         values[:m, m:], values[m:, :m], values[m:, m:] = beside, beside.T, U_22
         return StoredInverse(values, self.bias, is_fresh=False)
 
@@ -121,11 +121,11 @@ class StoredInverse:
 
         A penalised bias adds A to the denominator; alpha is then inv(Q + 1 1'/A) rhs.
         """
-        alpha = times(self.values, rhs)
+        alpha = times(self.values, rhs)  # inv(Q) y.
         if self.bias.is_absent:
             return alpha, np.zeros(rhs.shape[1])
-        b = (alpha.sum(axis=0) - border) / (self.bias.penalty + self._ones.sum())  # (12), left.
-        return alpha - np.outer(self._ones, b), b  # (12), right.
+        b = (alpha.sum(axis=0) - border) / (self.bias.penalty + self._ones.sum())  # (7) and (12), left.
+        return alpha - np.outer(self._ones, b), b  # (7) and (12), right.
 
     def refine(self, problem: Problem, solution: Solution) -> Solution:
         """Return the solution of the squared loss after a step of iterative refinement."""
@@ -224,7 +224,8 @@ class _Decremental(ABC):
         start : Solution, optional
             Multipliers of the rows that stay, as they were; from inv(Q) e where there are none.
         """
-        return self.solve_with(rest, before.without(gone), tol=tol, max_iter=max_iter, start=start)  # (9)
+        inverse = before.without(gone)  # (9): step 3 of Section 3.2, and step 2 of Section 3.3.
+        return self.solve_with(rest, inverse, tol=tol, max_iter=max_iter, start=start)
 
     @abstractmethod
     def solve_with(
@@ -282,6 +283,7 @@ class DBLSVM(_Decremental):
         start: Solution | None = None,
     ) -> Solution:
         """Return the fixed point of (10) with the inverse at hand."""
+        # (10), steps 2, 4 and 5: (15) of the LSVM paper, from the multipliers that were.
         found = self.iteration.solve_with(problem, inverse, tol=tol, max_iter=max_iter, start=start)
         return replace(found, factor=inverse)
 
@@ -325,7 +327,7 @@ class DBLSSVM(_Decremental):
         start: Solution | None = None,
     ) -> Solution:
         """Return the solution (12) with the inverse at hand."""
-        return ExplicitInverse().solve_with(problem, inverse, tol=tol)
+        return ExplicitInverse().solve_with(problem, inverse, tol=tol)  # (12), step 3.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The squared loss by one linear system, as Suykens and Vandewalle have it."""
+"""The LS-SVM of Suykens and Vandewalle, and the proximal SVM: the squared loss by one linear system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENOUGH = 1e-3
 
 @dataclass(frozen=True)
 class Direct:
-    r"""The squared loss by one linear system, equation (7) of the relaxed LS-SVM paper.
+    r"""The squared loss by one linear system: (20)-(21) of the LS-SVM paper, and the proximal SVM.
 
     See Also
     --------
@@ -37,12 +37,13 @@ class Direct:
     .. math::
         H \beta + b\, \mathbf 1 = y, \qquad \mathbf 1^\top \beta - A\, b = 0
 
-    Signed multipliers take the labels out of the matrix, so that all classes share the factor, and it is
-    kept: learning, forgetting and leaving one out start from it.
+    which with A = 0 is (20) of the LS-SVM paper in signed multipliers, beta = y alpha: they take the labels
+    out of (21), so that all classes share the factor, and it is kept: learning, forgetting and leaving one
+    out start from it. The relaxed paper has the same as (7). Correction: its K must carry the labels.
 
     The proximal SVM is solved here as well. Linear, it is A = 1 and one system of n + 1 unknowns by the
     Sherman-Morrison-Woodbury identity. Nonlinear, equation (12) of the relaxed paper is this system with
-    K W K' in place of K.
+    K W K' in place of K. Correction: (10) has to be read D(K D w + e b) + q = e.
 
     Examples
     --------
@@ -68,12 +69,13 @@ class Direct:
             with threads_for_blas():
                 return by_sums(problem.linear, _ENOUGH * tol)
         factor = CholeskyFactor.of(problem)
-        solution = factor.solve(problem.targets)  # (7), bordered; (12) where K is K W K'.
+        # (20) of the LS-SVM paper, (7) of the relaxed one; (12) of that where K is K W K'.
+        solution = factor.solve(problem.targets)
         return refined(problem, solution, tol, lambda found: factor.refine(found, problem.targets))
 
 
 def by_sums(problem: LinearProblem, enough: float) -> Solution:
-    """Return the solution in w of a linear problem: one system of as many unknowns as columns.
+    """Return the solution in w of a linear problem: one system of as many unknowns as columns, and b.
 
     Parameters
     ----------

@@ -1,15 +1,16 @@
-"""The squared loss on a set of rows that changes: the system behind every step of an active set.
+"""The squared loss on a set of rows that changes, (48) of the RLSSVM paper: what every active set asks for.
 
-`EqualitySystem` updates a Cholesky factor; `SwitchedSystem` is the RLSSVM paper's own: switches (64) and
-appended rows (61) of an L D L' factor. `Factored` is either of them for the search over sets.
+`EqualitySystem` updates a Cholesky factor; the paper's own, `SwitchedSystem`, is in `rlssvm`. `Factored` is
+either of them for the search over sets.
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from squaresvm.factors import CholeskyFactor
-from squaresvm.factors.ldl import LDLFactor
 from squaresvm.linalg.blas import times
 from squaresvm.operators import SubsetOperator
 from squaresvm.problem import Problem
@@ -17,7 +18,7 @@ from squaresvm.solution import Solution
 from squaresvm.solvers.active_set_search import Iterate, Target
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
-__all__ = ["EqualitySystem", "Factored", "SwitchedSystem", "bias_of_no_rows"]
+__all__ = ["EqualitySystem", "Factored", "SetSystem", "bias_of_no_rows", "changes", "factoring"]
 
 #: A factor is reused where no more rows change than this share of the set, and no more than that many.
 _FEW_SHARE, _FEW = 0.05, 64
@@ -26,14 +27,14 @@ _IMPROVEMENTS = 3
 
 
 def bias_of_no_rows(problem: Problem, bias: float) -> float:
-    """Return b where no row is active, and nothing is left but 1/2 |w|^2 + A/2 b^2, with w = 0.
+    """Return b where no row is active and w = 0: zero if it is penalised; a free one stays as it is.
 
-    A penalised bias is zero then; a free one costs nothing and stays as it is.
+    The paper's (48) divides by zero there.
     """
     return bias if problem.bias.is_free else 0.0
 
 
-def _factoring(size: int) -> float:
+def factoring(size: int) -> float:
     """Return the operations that a factor of so many rows takes."""
     return float(size) ** 3 / 3.0
 
@@ -48,7 +49,7 @@ def _multiplying(count: int, size: int) -> float:
     return 2.0 * count * size
 
 
-def _changes(rows: IntArray, active: BoolArray) -> tuple[IntArray, IntArray]:
+def changes(rows: IntArray, active: BoolArray) -> tuple[IntArray, IntArray]:
     """Return the positions among some rows that are not active, and the active rows that are not there."""
     come = active.copy()
     come[rows] = False
@@ -56,9 +57,7 @@ def _changes(rows: IntArray, active: BoolArray) -> tuple[IntArray, IntArray]:
 
 
 class EqualitySystem:
-    """(H_SS, bordered) (beta_S, b) = (y_S, 0) for one column of targets and a changing set S.
-
-    That is (48) of the RLSSVM paper, in signed multipliers: theta and b of the rows with an error.
+    """(48), in signed multipliers: (H_SS, bordered) (beta_S, b) = (y_S, 0) for a changing set S.
 
     Where few rows come and go, the factor of the last set is updated; else it is made anew. The solution
     follows by the same updates.
@@ -97,9 +96,9 @@ class EqualitySystem:
         """Return beta over all rows, and b, with the active rows as equalities and the others left out."""
         if not active.any():
             return np.zeros(self.problem.n_rows), bias_of_no_rows(self.problem, bias)
-        leave, come = _changes(self.rows, active)
+        leave, come = changes(self.rows, active)
         few = min(_FEW, int(_FEW_SHARE * active.sum())) if self._reuse else 0
-        self.work["refactoring"] += _factoring(int(active.sum()))
+        self.work["refactoring"] += factoring(int(active.sum()))
         usable = self._factor is not None and self._factor.is_current
         if not usable or leave.size + come.size > few or not self._update(leave, come):
             self.rebuild(active)
@@ -126,14 +125,14 @@ class EqualitySystem:
     def rebuild(self, active: BoolArray) -> tuple[FloatArray, float]:
         """Factor anew; return beta over all rows, and b."""
         rows = np.flatnonzero(active)
-        self.work["factor"] += _factoring(rows.size)
+        self.work["factor"] += factoring(rows.size)
         problem = self.problem
         self._factor = self._operator = None  # Free the old one before the new one is made.
         operator = SubsetOperator(problem.operator, rows)
         ridge = problem.ridge[rows]
         self._factor = CholeskyFactor.build(operator.store(), operator.slots, ridge, problem.bias)
         self._operator = operator
-        self._solution = self._factor.solve(problem.targets[rows])
+        self._solution = self._factor.solve(problem.targets[rows])  # (48), with 1/C_i in place of 1/C.
         self.is_updated = False
         return self._expanded()
 
@@ -228,10 +227,8 @@ class EqualitySystem:
         removal = _updating(there.size - left, there.size)
         factor, solution, operator = self._factor, self._solution, self._operator
         assert solution is not None
-        if left == 0 or removal > _factoring(left):
-            return (
-                other  # A factor of the rows that are left costs less than taking the others out of this one.
-            )
+        if left == 0 or removal > factoring(left):
+            return other  # A factor of those that are left costs less than taking the others out of this one.
         if left < there.size:
             try:
                 factor, solution = factor.remove(np.flatnonzero(~there), solution)
@@ -256,92 +253,21 @@ class EqualitySystem:
             self._factor = self._factor.wiped()
 
 
-class SwitchedSystem:
-    """(H_SS, bordered) (beta_S, b) = (y_S, 0) for one column of targets, whatever rows come and go.
-
-    The factor of the last set is always reused, as the paper has it.
-
-    Parameters
-    ----------
-    problem : Problem
-        With one column of targets.
-
-    Attributes
-    ----------
-    is_updated : bool
-        Whether the factor was updated since it was made, and so may have lost digits.
-    anew : float
-        Operations that it would have taken to factor each set anew.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.is_updated = False
-        self.anew = 0.0
-        self._factor = LDLFactor()
-        self._rows: IntArray = np.empty(0, dtype=np.intp)
-        self._last = np.zeros(problem.n_rows), 0.0
+class SetSystem(Protocol):
+    """What solves (48) for one set after the other."""
 
     @property
     def work(self) -> dict[str, float]:
         """Operations spent on factors, and those that factoring each set anew would have taken."""
-        return {"factor": self._factor.work, "refactoring": self.anew}
+        ...
 
     def solve(self, active: BoolArray, bias: float) -> tuple[FloatArray, float]:
         """Return beta over all rows, and b, with the active rows as equalities and the others left out."""
-        if not active.any():
-            return np.zeros(self.problem.n_rows), bias_of_no_rows(self.problem, bias)
-        if self._rows.size == 0:
-            return self.rebuild(active)
-        leave, come = _changes(self._rows, active)
-        if leave.size:
-            self._rows = self._rows[self._factor.remove(leave)]
-        self._append(come)
-        self.is_updated = True
-        return self._solved()
-
-    def rebuild(self, active: BoolArray) -> tuple[FloatArray, float]:
-        """Factor anew; return beta over all rows, and b."""
-        self._rows = np.empty(0, dtype=np.intp)
-        self._factor.size = 0
-        self._append(np.flatnonzero(active))
-        self.is_updated = False
-        return self._solved()
-
-    def _append(self, rows: IntArray) -> None:
-        if rows.size:
-            operator = self.problem.operator
-            corner = operator.block(rows, rows) + np.diag(self.problem.ridge[rows])
-            self._factor.append(operator.block(self._rows, rows), corner)
-            self._rows = np.concatenate([self._rows, rows])
-        self.anew += _factoring(self._rows.size)
+        ...
 
     def improve(self, active: BoolArray) -> tuple[FloatArray, float]:
-        """Return beta and b with more digits: by a new factor after updates, else by refinement."""
-        if self.is_updated:
-            return self.rebuild(active)
-        problem, rows = self.problem, self._rows
-        beta, b = self._last
-        product = problem.operator.matmul(beta[:, None])[rows, 0] + problem.ridge[rows] * beta[rows]
-        pull = 0.0 if problem.bias.is_absent else problem.bias.penalty * b
-        step, shift = self._bordered(problem.targets[rows, 0] - product - b, pull - float(beta.sum()))
-        return self._kept(beta[rows] + step, b + shift)
-
-    def _solved(self) -> tuple[FloatArray, float]:
-        return self._kept(*self._bordered(self.problem.targets[self._rows, 0], 0.0))
-
-    def _kept(self, beta: FloatArray, b: float) -> tuple[FloatArray, float]:
-        everywhere = np.zeros(self.problem.n_rows)
-        everywhere[self._rows] = beta
-        self._last = everywhere, b
-        return self._last
-
-    def _bordered(self, rhs: FloatArray, border: float) -> tuple[FloatArray, float]:
-        """Return (59): theta = v - b u, with b = 1'v / 1'u where the bias is free and there is no border."""
-        bias = self.problem.bias
-        u, v = self._factor.solve(np.column_stack([np.ones(rhs.size), rhs])).T  # (58)
-        b = 0.0 if bias.is_absent else float((v.sum() - border) / (bias.penalty + u.sum()))
-        return v - b * u, b
+        """Return the same with more digits."""
+        ...
 
 
 class Factored:
@@ -350,7 +276,7 @@ class Factored:
     Parameters
     ----------
     problem : Problem
-    system : EqualitySystem or SwitchedSystem
+    system : SetSystem
     counted : ndarray of bool, optional
         The rows that count: all by default.
     allowance : float, default=inf
@@ -364,7 +290,7 @@ class Factored:
     def __init__(
         self,
         problem: Problem,
-        system: EqualitySystem | SwitchedSystem,
+        system: SetSystem,
         counted: BoolArray | None = None,
         allowance: float = np.inf,
     ) -> None:
@@ -376,7 +302,7 @@ class Factored:
     def solve(self, active: BoolArray, bias: float, tol: float, limit: int) -> Target:
         """Return the solution with the active rows as equalities and the others left out."""
         size = int(active.sum())
-        self._step = self._step or _factoring(size) + _multiplying(size, active.size)
+        self._step = self._step or factoring(size) + _multiplying(size, active.size)
         target, error = self._judged(*self._system.solve(active, bias))
         for _ in range(_IMPROVEMENTS):
             if error <= self.enough * tol:
@@ -406,10 +332,10 @@ class Factored:
         point = Iterate.at(problem, solution)
         self._spent += _multiplying(int(np.count_nonzero(beta)), beta.size)
         residual = float(problem.residual_at(solution, point.decision[:, None], self._counted)[0])
-        # On the active rows f = y - beta/C, (53), to the last digit, which K beta does not give at large C;
-        # and |w|^2 = beta'(f - b) from there.
+        # On the active rows f = y - beta/C to the last digit, which K beta does not give at large C; and
+        # |w|^2 = beta'(f - b) from there.
         active = beta != 0.0
-        wanted = (problem.targets[:, 0] - problem.ridge * beta)[active]
+        wanted = (problem.targets[:, 0] - problem.ridge * beta)[active]  # (53): e_S = theta / C.
         error = float(np.abs(point.decision[active] - wanted).max(initial=0.0))
         point.decision[active] = wanted
         point.norm = max(float(beta @ (point.decision - bias)), 0.0)

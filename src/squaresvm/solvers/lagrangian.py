@@ -1,9 +1,12 @@
-"""The Lagrangian SVM of Mangasarian and Musicant: the squared hinge by a fixed point."""
+"""The Lagrangian SVM of Mangasarian and Musicant: the squared hinge by a fixed point.
+
+Equation numbers are those of the LSVM paper; u_i is y_i beta_i, and nu is C.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +36,7 @@ class Lagrangian(IterativeSolver):
     alpha : float, optional
         Between 0 and 2 / max(C_i), both excluded. By default 1.9 / C_i for row i.
     stop : {'residual', 'step'}, default='residual'
-        When to end: with the certificate's residual within tol, or, as the paper does, with
+        When to end: with the certificate's residual within tol, or, as the paper does by (25), with
         ``|beta_new - beta|`` within tol. The certificate is of the former either way.
     callback, trace : optional
         See :class:`~squaresvm.solvers.Progress`.
@@ -59,9 +62,9 @@ class Lagrangian(IterativeSolver):
 
     It converges for 0 < alpha < 2/nu, condition (16), where nu is the largest C_i; the paper takes 1.9/nu,
     and so does this class, row by row where the C_i differ: (16) holds for diag(C)^1/2 Q diag(C)^1/2, whose
-    eigenvalues are at least 1. The rate tends to 1 as nu grows: at nu = 1e5 the paper needed 100,000
-    iterations. Then the search ends at ``max_iter``, and the certificate says so; ``'active-set'`` or
-    ``'newton'`` solve the same problem.
+    eigenvalues are at least 1. Correction: the rate (20) tends to 1 as nu grows; at nu = 1e5 the paper needed
+    100,000 iterations. Then the search ends at ``max_iter``, and the certificate says so; ``'active-set'``
+    or ``'newton'`` solve the same problem.
 
     Examples
     --------
@@ -119,7 +122,7 @@ class Lagrangian(IterativeSolver):
 
     def _alpha(self, problem: Problem) -> FloatArray:
         if self.alpha is None:
-            return 1.9 / problem.costs
+            return 1.9 / problem.costs  # (16), row by row.
         bound = 2.0 / float(problem.costs.max())  # (16)
         if not self.alpha < bound:
             raise ValueError(
@@ -185,7 +188,7 @@ class _Kernel:
 class _Linear:
     """Q of (10) through a system of n + 1 unknowns, by (1).
 
-    beta = C (z - Z w - b), where (w, b) fits z by least squares.
+    beta = C (z - Z w - b), where (w, b) fits z by least squares, and w = Z'beta, b = 1'beta / A as in (9).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -200,9 +203,8 @@ class _Linear:
         self._w, self._b = np.zeros((self._Z.shape[1], 1)), np.zeros(1)
 
     def image(self, beta: FloatArray) -> FloatArray:
-        return times(self._Z, times(self._Z.T, beta)) + (
-            self._problem.ridge * beta + beta.sum() / self._problem.bias.penalty
-        )
+        problem, product = self._problem, times(self._Z, times(self._Z.T, beta))
+        return product + (problem.ridge * beta + beta.sum() / problem.bias.penalty)  # Q of (10) times beta.
 
     def _blocks(self) -> list[slice]:
         return row_blocks(self._Z.shape[0], self._Z.shape[1])
@@ -212,7 +214,7 @@ class _Linear:
         total, sums = np.zeros(1), np.zeros((self._Z.shape[1], 1))
         for rows in self._blocks():
             self._count(rows, sums, total)
-        self._w, self._b = self._factor.step(sums, total)
+        self._w, self._b = self._factor.step(sums, total)  # The inverse of (1), of n + 1 unknowns.
 
     def _count(self, rows: slice, sums: FloatArray, total: FloatArray) -> None:
         weighted = (self._costs[rows] * self._z[rows])[:, None]
@@ -244,10 +246,10 @@ class _Move:
     def __call__(self, z: FloatArray, beta: FloatArray, rows: slice) -> FloatArray:
         y = self.y[rows]
         u, excess = y * beta, y * z - 1.0  # u and Q u - e.
-        violation = np.abs(np.minimum(self.h[rows] * u, excess))  # Of (12), as the certificate has it.
+        violation = np.abs(np.minimum(self.h[rows] * u, excess))  # Of (12), as the certificate measures it.
         self.residual = max(self.residual, float(violation.max()))
         self.balance += float(beta.sum())
-        return np.asarray(y * (1.0 + np.maximum(excess - self.alpha[rows] * u, 0.0)))  # (15)
+        return np.asarray(y * (1.0 + np.maximum(excess - self.alpha[rows] * u, 0.0)))  # Q times (15).
 
 
 def _iterate(
@@ -261,10 +263,9 @@ def _iterate(
     first: FloatArray | None,
 ) -> Solution:
     """Return the solution of one column."""
-    # The paper starts from inv(Q) e.
-    system.begin(problem.targets[:, 0].copy() if first is None else first)
+    system.begin(problem.targets[:, 0].copy() if first is None else first)  # Codes 2, 3: from inv(Q) e.
     if monitor.stopped:
-        return _labelled(system.solution(), 1, Outcome.STOPPED)
+        return replace(system.solution(), n_iter=1, outcome=Outcome.STOPPED)
     move, enough, tightened = _Move(problem, alpha), tol, 0
     iteration, outcome = 0, Outcome.MAX_ITER
     previous = system.solution() if stop == "step" else None
@@ -278,21 +279,21 @@ def _iterate(
             now = system.solution()
             step = problem.multipliers(now) - problem.multipliers(previous)
             previous = now
-            if float(np.linalg.norm(step)) <= tol:
+            if float(np.linalg.norm(step)) <= tol:  # (25)
                 outcome = Outcome.FINISHED
                 break
         elif move.residual <= enough:
             # Of the point before this step. Its multipliers may be negative by rounding: they are cut.
             kept = _cut(problem, before, tol)
             if float(problem.residual(kept).max()) <= tol or tightened == _TIGHTENINGS:
-                return _labelled(kept, iteration, Outcome.FINISHED)
+                return replace(kept, n_iter=iteration, outcome=Outcome.FINISHED)
             enough, tightened = 0.1 * enough, tightened + 1
         if monitor.listens and monitor.tell(
             iteration, problem.objective(before), move.residual, move.balance
         ):
             outcome = Outcome.STOPPED
             break
-    return _labelled(_cut(problem, system.solution(), tol), iteration, outcome)
+    return replace(_cut(problem, system.solution(), tol), n_iter=iteration, outcome=outcome)
 
 
 def _cut(problem: Problem, solution: Solution, tol: float) -> Solution:
@@ -305,12 +306,6 @@ def _cut(problem: Problem, solution: Solution, tol: float) -> Solution:
     bias = solution.bias if problem.bias.is_absent else beta.sum(axis=0) / problem.bias.penalty
     cut = Solution(beta=beta, bias=bias)
     return cut if problem.residual(cut).max() <= max(tol, float(residual)) else solution
-
-
-def _labelled(solution: Solution, n_iter: int, outcome: Outcome) -> Solution:
-    return Solution(
-        beta=solution.beta, primal=solution.primal, bias=solution.bias, n_iter=n_iter, outcome=outcome
-    )
 
 
 def implicit_lagrangian(problem: Problem, beta: FloatArray, alpha: float) -> tuple[float, FloatArray]:

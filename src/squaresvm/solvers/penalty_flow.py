@@ -1,4 +1,4 @@
-"""Free bias by an exact penalty: the relaxed paper's gradient system with a discontinuous right-hand side."""
+"""The exact penalty of Joshi, Jayadeva, Ramakrishnan and Chandra: a free bias by a gradient flow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LENGTH = 100.0
 
 @dataclass(frozen=True)
 class PenaltyFlow(FreeBiasSolver, IterativeSolver):
-    r"""The exact penalty of the relaxed LS-SVM paper: a differential equation, followed to its rest point.
+    r"""The exact penalty (44) of the relaxed paper: a differential equation, followed to its rest point.
 
     Parameters
     ----------
@@ -65,9 +65,8 @@ class PenaltyFlow(FreeBiasSolver, IterativeSolver):
     and has a closed form: s is what makes 1'beta vanish, cut at the penalty. One factor serves all steps.
     The flow then slides along 1'beta = 0, and s is the bias.
 
-    The paper holds that any penalty will do. It does from ``|b|`` on; below, the flow rests at a point with
-    1'beta != 0 (at half of ``|b|`` the whole way). So wherever it comes to rest there, the
-    penalty is doubled.
+    Correction: the paper holds that any penalty will do. It does from ``|b|`` on; below, the flow rests at a
+    point with 1'beta != 0. So wherever it comes to rest there, the penalty is doubled.
 
     An iteration is an implicit step.
 
@@ -129,7 +128,7 @@ class PenaltyFlow(FreeBiasSolver, IterativeSolver):
             iteration += 1
             v = factor.bordered((y + beta / tau)[:, None])[0][:, 0]
             wanted = float(v.sum() / u.sum())
-            s = min(max(wanted, -penalty), penalty)  # beta sgn(r) of (45), r = 1'beta of (46).
+            s = min(max(wanted, -penalty), penalty)  # beta sgn(r) of (45), by (47) off r = 1'beta = 0, (46).
             new = v - s * u  # An implicit step of (45).
             new -= u * (new.sum() / u.sum()) if s == wanted else 0.0  # What rounding left of 1'beta.
             # H new + s - y = (beta - new) / tau, by the step's own equation.
@@ -137,7 +136,7 @@ class PenaltyFlow(FreeBiasSolver, IterativeSolver):
             tell(problem, beta, s, defect, iteration, monitor)
             if float(np.abs(defect).max()) <= tol * scale:
                 if not balanced(beta, tol):
-                    penalty *= 2.0  # At rest, and not on (40), 1'beta = 0: (44) was not exact.
+                    penalty *= 2.0  # At rest, and off (40): (44) was not exact.
                     continue
                 # The step's equation holds to rounding only: the problem itself must agree.
                 there = Solution(beta=beta[:, None], bias=np.array([s]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Protocol
 
 import numpy as np
@@ -200,8 +201,7 @@ class LowRank:
 
     def restricted(self, active: BoolArray) -> LowRank:
         """Return the preconditioner of some of the rows, on the same columns."""
-        other: LowRank = object.__new__(LowRank)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         # A row that is left out costs nothing: its C is zero in both places.
         other._scale = np.where(active, self._scale, 0.0)
         other._inner = _inverse_root(self._W, active)
@@ -225,7 +225,7 @@ class Diagonal:
 
     def restricted(self, active: BoolArray) -> Diagonal:
         """Return the diagonal of some of the rows."""
-        other: Diagonal = object.__new__(Diagonal)
+        other = copy(self)
         other._inverse = np.where(active, self._inverse, 0.0)
         return other
 

@@ -8,15 +8,17 @@ The bias is a column of the rows, 1/sqrt(A), where A is of the size of 1/K_ii or
 or the bias free, 1/A would hold the steps back. There the updates are those of a larger A', around a centre c
 that moves after each sweep:
 
-    A' (b - c) = 1'beta,    c = b (1 - A / A')                                                             (1)
+    A' (b - c) = 1'beta,    c = b (1 - A / A')
 
-whose fixed point has A b = 1'beta (for A = 0 it is the method of multipliers).
+whose fixed point has A b = 1'beta (for A = 0 it is the method of multipliers). Equation numbers are those of
+the relaxed paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from squaresvm.problem.products import is_wide
 from squaresvm.solution import Solution
 from squaresvm.solvers.base import Crawling, Monitor, by_column, ended, origin, tell
 from squaresvm.solvers.newton import Newton
-from squaresvm.typing import FloatArray
+from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["RowDescent", "solve_by_rows"]
 
@@ -43,6 +45,15 @@ _SHARE_OF_COSTS = 0.1
 _PATIENCE, _LONG_PATIENCE = 30, 400
 
 
+def _as_rows(Z: Matrix) -> tuple[Any, Any, Any]:
+    """Return values, column numbers and where rows begin, of dense or CSR rows."""
+    if isinstance(Z, np.ndarray):
+        flat = np.ascontiguousarray(Z).reshape(-1)
+        return flat, np.empty(0, dtype=np.uint32), np.arange(Z.shape[0] + 1, dtype=np.uint64) * Z.shape[1]
+    unsigned = np.uint32 if Z.indices.dtype == np.int32 else np.uint64
+    return Z.data, Z.indices.view(unsigned), Z.indptr.astype(np.uint64)
+
+
 class RowDescent:
     """Updates of one column of targets.
 
@@ -57,13 +68,11 @@ class RowDescent:
     """
 
     def __init__(self, problem: Problem, norms: FloatArray, start: Solution) -> None:
-        from squaresvm.solvers._loops import as_rows
-
         assert problem.operator.features is not None
         assert start.beta is not None
         self.problem = problem
         self._Z = problem.operator.features
-        self._rows = as_rows(self._Z)
+        self._rows = _as_rows(self._Z)
         self.y = np.ascontiguousarray(problem.targets[:, 0])
         self.bounded = problem.loss == Loss.SQUARED_HINGE
         beta = start.beta[:, 0].copy()
@@ -71,7 +80,7 @@ class RowDescent:
         self._ridge = np.ascontiguousarray(problem.ridge)
         self._A = self._penalty_of_updates(norms)
         self._inverse_A = 1.0 / self._A
-        self._h = norms + self._ridge + self._inverse_A
+        self._h = norms + self._ridge + self._inverse_A  # The denominator of (31).
         self._length = 1.0 + _BEYOND * float(np.mean(1.0 - self._ridge / self._h)) ** 2
         self._true_h = self._h
         if problem.bias.is_free:
@@ -101,22 +110,22 @@ class RowDescent:
     def _refresh(self) -> None:
         """Compute w and b from the multipliers."""
         self.w = times(self._Z.T, self.beta[:, None])[:, 0] if self.beta.any() else np.zeros(self._Z.shape[1])
-        self.w = np.ascontiguousarray(self.w)
-        self.b = self._centre + self._inverse_A * float(self.beta.sum())
+        self.w = np.ascontiguousarray(self.w)  # (15)
+        self.b = self._centre + self._inverse_A * float(self.beta.sum())  # (16), around the centre.
 
     @property
     def gradient(self) -> FloatArray:
         """Return r of all rows, by the w that was carried."""
         along = times(self._Z, self.w[:, None])[:, 0]
-        return np.asarray(along + self.b + self._ridge * self.beta - self.y)
+        return np.asarray(along + self.b + self._ridge * self.beta - self.y)  # (18)
 
     def violation(self) -> float:
         """Return the largest violation of the rows and of A b = 1'beta, as the certificate measures them."""
         gradient = self.gradient
         if self.bounded:
-            found = np.abs(np.minimum(self._true_h * self.y * self.beta, self.y * gradient))
+            found = np.abs(np.minimum(self._true_h * self.y * self.beta, self.y * gradient))  # (34), (35).
         else:
-            found = np.abs(gradient) / self._scale
+            found = np.abs(gradient) / self._scale  # (18)
         return max(float(found.max()), self._imbalance)
 
     @property
@@ -156,7 +165,7 @@ class RowDescent:
         self._shrinks_at = worst
         if self._is_centred:
             total = self._inverse_A * float(self.beta.sum())
-            self._centre = (self._centre + total) * (1.0 - self.problem.bias.penalty / self._A)  # (1)
+            self._centre = (self._centre + total) * (1.0 - self.problem.bias.penalty / self._A)  # c
             self.b = self._centre + total
         return worst / self._scale
 

@@ -1,4 +1,8 @@
-"""SesquiSMO of Joshi, Jayadeva, Ramakrishnan and Chandra: the squared hinge, one multiplier at a time."""
+"""SesquiSMO of Joshi, Jayadeva, Ramakrishnan and Chandra: the squared hinge, one multiplier at a time.
+
+Its updates are those of `two_smo`, (31), cut where lambda would be negative: they stand in `_loops`, and the
+plain rule in `smo`. Equation numbers are those of that paper.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,10 @@ from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_
 from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
-from squaresvm.solvers.base import Crawling, Monitor, ended, first_multipliers
-from squaresvm.solvers.smo import (
-    CONJUGATE_STEPS,
-    FIRST_STEPS,
-    REFRESHES,
-    SHORT_PATIENCE,
-    PenalisedDual,
-    SmoSolver,
-    beside_diagonal,
-    conjugate_steps,
-    next_rows,
-)
-from squaresvm.solvers.two_smo import Extrapolation
+from squaresvm.solvers.base import Monitor, ended, first_multipliers
+from squaresvm.solvers.block_cg import conjugate_steps
+from squaresvm.solvers.smo import SmoSolver, next_rows
+from squaresvm.solvers.two_smo import Descent
 from squaresvm.typing import FloatArray
 
 __all__ = ["BoundedDescent", "SesquiSmo"]
@@ -115,67 +110,24 @@ class SesquiSmo(SmoSolver):
         return solve
 
 
-class BoundedDescent(PenalisedDual):
-    """Single updates under bounds, sweep by sweep, with steps of many multipliers between the sweeps."""
+class BoundedDescent(Descent):
+    """The same under bounds: updates are cut, pairs move where A is small, and steps end at the bounds."""
 
     def __init__(self, problem: Problem, rows: RowCache, start: FloatArray) -> None:
-        super().__init__(problem, rows, start)
-        self._bare = problem.operator.diagonal() + self.ridge
+        self._bare = problem.operator.diagonal() + problem.ridge  # P_kk of (41).
         if not np.all(self._bare > 0):
             raise NotPositiveSemidefiniteError
         self._pairs = problem.bias.penalty * float(self._bare.mean()) < _SMALL_A
-        self._plane = Extrapolation(self.product, float(self.h.max()))
-        self._crawling = Crawling()
-        self._extrapolates = True
-        self._beside = beside_diagonal(rows, 1.0 / self.h)
-        if not self.beta.any() and self._beside < 1.0:
-            conjugate_steps(self.gradient, 1.0 / self.h, self.product, FIRST_STEPS, self._begun)
+        super().__init__(problem, rows, start)
 
     def _begun(self, beta: FloatArray, gradient: FloatArray) -> bool:
         """Take one of the first steps, as long as all keep within their bounds."""
-        leaves = bool(np.any(self.y * beta < 0.0))
-        if not leaves:
-            self.beta, self.gradient = beta, gradient
-        return leaves
+        return bool(np.any(self.y * beta < 0.0)) or super()._begun(beta, gradient)
 
-    def run(self, tol: float, max_sweeps: int, watch: Callable[[], bool]) -> bool:
-        """Update until nothing violates by more than `tol`; return whether that was reached."""
-        refreshes = 0
-        while self.sweeps < max_sweeps:
-            if self.violation.max() <= tol:
-                if refreshes == REFRESHES:
-                    return False
-                refreshes += 1
-                self.gradient = self.exact_gradient()
-                self._plane.clear()
-                if self.violation.max() <= tol:
-                    return True
-            self._sweep(tol)
-            if not np.all(np.isfinite(self.gradient)):
-                raise NotPositiveSemidefiniteError
-            if self._extrapolates and self.violation.max() > tol:
-                self._extrapolate()
-            if watch():
-                return False
-            violation = float(self.violation.max())
-            crawls = violation > tol and self._crawling.after(violation)
-            if crawls and self._conjugate(tol, max_sweeps, watch):
-                return False
-        return bool(self.violation.max() <= tol)
-
-    def _sweep(self, tol: float) -> None:
+    def _sweep(self, tol: float, done: int = 0) -> None:
         """Do as many updates as there are rows; a pair counts as two, and half are left to single ones."""
-        m = self.beta.size
-        left = m
-        if self._pairs:
-            left -= 2 * self._pair_updates(0.5 * tol, m // 4)
-        while left > 0:
-            done, missing = self.updates(self._lengths(), tol, left)
-            left -= done
-            if missing < 0:
-                break
-            self.rows.fetch(next_rows(self.violation, self.rows, missing), np.array([missing]))
-        self.sweeps += 1
+        pairs = self._pair_updates(0.5 * tol, self.beta.size // 4) if self._pairs else 0
+        super()._sweep(tol, 2 * pairs)
 
     def _lengths(self) -> FloatArray:
         """Return how far the step of a row goes in units of its gradient: to the minimum, or a little beyond.
@@ -183,9 +135,9 @@ class BoundedDescent(PenalisedDual):
         Below twice as far the objective falls all the same.
         """
         if not self._beside >= 1.0 or self.sweeps >= _BEYOND_SWEEPS:
-            return 1.0 / self.h
+            return self._inverse_h
         by_bias = self.inverse_A > _BIAS_SHARE * float(self.h.mean())
-        return (_BEYOND_BY_BIAS if by_bias else _BEYOND) / self.h
+        return (_BEYOND_BY_BIAS if by_bias else _BEYOND) * self._inverse_h
 
     def _pair_updates(self, tol: float, count: int) -> int:
         from squaresvm.solvers._loops import pairwise_updates
@@ -212,12 +164,6 @@ class BoundedDescent(PenalisedDual):
                     rows.fetch(next_rows(self.violation, rows, int(row)), pair)
         return count - left
 
-    def _extrapolate(self) -> None:
-        """Go to the minimum over the plane of the last points, if that is downhill."""
-        step = self._plane.step(self.beta, self.gradient)
-        if step is not None:
-            self._moved(*step)
-
     def _moved(self, way: FloatArray, change: FloatArray) -> bool:
         """Move by `way`, clipped at the bounds, if few rows are clipped and the objective falls.
 
@@ -237,27 +183,24 @@ class BoundedDescent(PenalisedDual):
         self.beta, self.gradient = clipped, gradient
         return True
 
-    def _conjugate(self, tol: float, max_sweeps: int, watch: Callable[[], bool]) -> bool:
-        """Move all support vectors at once, along conjugate ways; return whether to stop.
+    def _along_ways(self, tol: float, count: int, watch: Callable[[], bool] | None) -> bool:
+        """Move the support vectors along conjugate ways, as many steps as that; return whether to stop.
 
         Where one meets its bound, it stays there, and the others begin anew; where rows at their bound
         violate more than the support vectors do, it is the turn of single updates, which set them free.
         """
-        last, moved = min(max_sweeps, self.sweeps + CONJUGATE_STEPS), True
+        last, moved = self.sweeps + count, True
         while moved and self.sweeps < last and not self._is_settled(tol):
             moved = self._along_face(last - self.sweeps, tol)
-            if watch():
+            if watch is not None and watch():
                 return True
-        # As in 2SMO: no plane through points that are close to each other from here on, and no lost digits.
-        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
-        self.gradient = self.exact_gradient()
         return False
 
     def _is_settled(self, tol: float) -> bool:
         """Return whether the support vectors violate little, compared with the rows at their bound."""
         free = self.y * self.beta > 0
-        inside = np.abs(self.gradient[free]).max(initial=0.0)
-        outside = np.maximum(0.0, -self.y * self.gradient)[~free].max(initial=0.0)
+        inside = np.abs(self.gradient[free]).max(initial=0.0)  # (35)
+        outside = np.maximum(0.0, -self.y * self.gradient)[~free].max(initial=0.0)  # (34)
         return bool(inside <= max(0.5 * tol, _SETTLED * outside))
 
     def _along_face(self, count: int, tol: float) -> bool:

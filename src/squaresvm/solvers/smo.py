@@ -1,14 +1,12 @@
-"""What 2SMO and SesquiSMO share: their options, the paper's plain rule, and the ways to fewer updates.
+"""What 2SMO and SesquiSMO share: their options, the quadratic that updates lower, and the paper's plain rule.
 
-By default the multiplier of the largest violation moves next, and steps of all multipliers at once stand in
-for updates by the sweep: the minimum over the plane of the last sweeps, and conjugate gradients.
+Equation numbers are those of Joshi, Jayadeva, Ramakrishnan and Chandra; lambda_k is y_k beta_k.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -28,33 +26,15 @@ from squaresvm.solvers.base import (
     size_of_targets,
     tell,
 )
-from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.row_descent import solve_by_rows
 from squaresvm.typing import FloatArray, IntArray
 
-__all__ = [
-    "CONJUGATE_STEPS",
-    "FIRST_STEPS",
-    "MAX_SWEEPS",
-    "REFRESHES",
-    "SHORT_PATIENCE",
-    "PenalisedDual",
-    "Quadratic",
-    "SmoSolver",
-    "beside_diagonal",
-    "conjugate_steps",
-    "next_rows",
-]
+__all__ = ["MAX_SWEEPS", "REFRESHES", "Quadratic", "SmoSolver", "beside_diagonal", "next_rows"]
 
 #: Sweeps, of as many updates as there are rows, that a search may take by default.
 MAX_SWEEPS = 1000
 #: Times that a gradient that was kept up to date may turn out to have lost digits.
 REFRESHES = 10
-#: Steps of all multipliers at once before single updates, and before those have their turn again: each costs
-#: what a sweep does.
-FIRST_STEPS, CONJUGATE_STEPS = 3, 200
-#: Sweeps that are given single updates once they have crawled.
-SHORT_PATIENCE = 3
 #: Orders in which the plain rule picks multipliers.
 _ORDERS = ("cyclic", "random", "largest")
 #: Rows by which K is told to be close to its diagonal.
@@ -114,7 +94,7 @@ class SmoSolver(RowSolver):
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             scale = size_of_targets(column) if column.loss == Loss.SQUARED else 1.0
-            search = _PlainSearch(column, rows, first_multipliers(column, first), self)
+            search = _PlainUpdates(column, rows, first_multipliers(column, first), self)
             reached = not monitor.stopped and search.run(tol * scale, limit, monitor)
             found = ended(search.beta, search.bias, search.sweeps, reached, monitor)
             return replace(found, work={"updates": float(search.moved)})
@@ -143,42 +123,6 @@ def beside_diagonal(rows: RowCache, inverse_h: FloatArray) -> float:
     return float(np.median(beside * np.square(inverse_h[looked_at])))
 
 
-def conjugate_steps(
-    gradient: FloatArray,
-    scales: FloatArray,
-    product: Callable[[FloatArray], FloatArray],
-    count: int,
-    arrived: Callable[[FloatArray, FloatArray], bool],
-) -> None:
-    """Take conjugate steps of all multipliers at once, as long as the quadratic is seen to be convex.
-
-    Parameters
-    ----------
-    gradient : ndarray of shape (m,)
-        Where they begin.
-    scales : ndarray of shape (m,)
-        Of each multiplier: the steps go along the gradient times these, so that a 0 keeps a multiplier where
-        it is. With C_i, the reciprocals of the ridge, all of H but K becomes the identity: a K of rank r then
-        needs r + 1 steps, whatever the costs are, where single updates need sweeps by the hundred. With the
-        reciprocals of the diagonal a few steps are worth a sweep where K is close to its diagonal.
-    product : callable
-        Of the matrix with a vector.
-    count : int
-        Most steps.
-    arrived : callable
-        Given how far the steps have come and the gradient there; returns whether to stop.
-    """
-    with suppress(NotDefiniteError):
-        conjugate_gradients(
-            lambda way, _: product(way[:, 0])[:, None],
-            lambda left, _: scales[:, None] * left,
-            -gradient[:, None],
-            np.zeros(1),
-            count,
-            lambda _, X, R: arrived(X[:, 0].copy(), -R[:, 0]),
-        )
-
-
 def next_rows(violation: FloatArray, rows: RowCache, missing: int) -> IntArray:
     """Return the missing row, and those that will be missed next: of large violation and not at hand."""
     others = np.where(rows.place < 0, violation, -np.inf)
@@ -188,55 +132,77 @@ def next_rows(violation: FloatArray, rows: RowCache, missing: int) -> IntArray:
 
 
 class Quadratic:
-    """1/2 beta'M beta - t'beta of one column, M = K + diag(ridge) + shift 1' - 1 drift', symmetric.
+    """1/2 beta'M beta - y'beta of one column, M = K + diag(ridge) + shift 1' - 1 drift', symmetric.
+
+    By default it is the dual (20), with Q of (21). Under the squared hinge y_i beta_i >= 0.
 
     Parameters
     ----------
     problem : Problem
-        For K and the costs.
+        With one column of targets.
     rows : RowCache
-    target : ndarray of shape (m,)
-        t.
-    beta : ndarray of shape (m,)
-        Where to start; changed in place.
-    shift, drift : ndarray of shape (m,)
-        With shift_i - drift_j = shift_j - drift_i, so that M is symmetric; with shift = 1/A it is Q of (21).
+    start : ndarray of shape (m,)
+        Where to begin; changed in place. Where multipliers are bounded, those of the wrong sign are zero.
+    y : ndarray of shape (m,), optional
+        The targets of the column by default.
+    shift, drift : ndarray of shape (m,), optional
+        With shift_i - drift_j = shift_j - drift_i, so that M is symmetric; 1/A and nothing by default.
 
     Attributes
     ----------
     h : ndarray of shape (m,)
         The diagonal of M: the denominators of (31).
     gradient : ndarray of shape (m,)
-        M beta - t, y_k times what (18) asks to vanish; kept up to date by the updates.
+        M beta - y, y_k times what (18) asks to vanish; kept up to date by the updates.
     """
-
-    is_bounded = False
 
     def __init__(
         self,
         problem: Problem,
         rows: RowCache,
-        target: FloatArray,
-        beta: FloatArray,
-        shift: FloatArray,
-        drift: FloatArray,
+        start: FloatArray,
+        y: FloatArray | None = None,
+        shift: FloatArray | None = None,
+        drift: FloatArray | None = None,
     ) -> None:
+        m = problem.n_rows
         self.problem, self.rows, self.ridge, self.sweeps = problem, rows, problem.ridge, 0
-        self.target, self.beta, self.shift, self.drift = target, beta, shift, drift
-        self.h = problem.operator.diagonal() + self.ridge + shift - drift
+        self.is_bounded = problem.loss == Loss.SQUARED_HINGE
+        self.y = np.ascontiguousarray(problem.targets[:, 0] if y is None else y)
+        self.beta = np.where(self.y * start > 0, start, 0.0) if self.is_bounded else start
+        self.shift = np.full(m, self.inverse_A) if shift is None else shift
+        self.drift = np.zeros(m) if drift is None else drift
+        self.h = problem.operator.diagonal() + self.ridge + self.shift - self.drift  # Q_kk of (21), (31).
         if not np.all(self.h > 0):  # (24)
             raise NotPositiveSemidefiniteError
-        self.gradient = self.exact_gradient() if beta.any() else -1.0 * target
+        self.gradient = self.exact_gradient() if self.beta.any() else -1.0 * self.y
 
     def product(self, beta: FloatArray) -> FloatArray:
         """Return M beta."""
         product = self.problem.operator.matmul(beta[:, None])[:, 0] + self.ridge * beta
-        # sum_i beta_i (shift_i - drift_j) in row j.
+        # (21), with 1/A here.
         return np.asarray(product + self.shift @ beta - self.drift * beta.sum())
 
     def exact_gradient(self) -> FloatArray:
         """Return the gradient with the digits that updates may have lost."""
-        return self.product(self.beta) - self.target
+        return self.product(self.beta) - self.y  # (18)
+
+    @property
+    def inverse_A(self) -> float:
+        """1/A."""
+        return 1.0 / self.problem.bias.penalty
+
+    @property
+    def bias(self) -> float:
+        """The bias of the dual (20), 1'beta / A."""
+        return self.inverse_A * float(self.beta.sum())  # (16)
+
+    @property
+    def violation(self) -> FloatArray:
+        """What each row violates the optimality conditions by, as the certificate measures it."""
+        if not self.is_bounded:
+            return np.abs(self.gradient)  # (18)
+        return np.abs(np.minimum(self.h * self.y * self.beta, self.y * self.gradient))  # (34) and (35).
 
     def updates(self, lengths: FloatArray, tol: float, count: int) -> tuple[int, int]:
         """Update by the largest violation; return how many were done, and the row that is not at hand or -1.
@@ -258,50 +224,18 @@ class Quadratic:
             self.drift,
             self.beta,
             self.gradient,
-            self.target if self.is_bounded else None,
+            self.y if self.is_bounded else None,
             self.h,
             tol,
             count,
         )
-
-
-class PenalisedDual(Quadratic):
-    """The dual (20) of one column with 1 1'/A in H, bounded by y_i beta_i >= 0 for the squared hinge.
-
-    Parameters
-    ----------
-    problem : Problem
-        With one column of targets.
-    rows : RowCache
-    start : ndarray of shape (m,)
-        Where to begin; where multipliers are bounded, those of the wrong sign are set to zero.
-    """
-
-    def __init__(self, problem: Problem, rows: RowCache, start: FloatArray) -> None:
-        m, self.inverse_A = problem.n_rows, 1.0 / problem.bias.penalty
-        self.y = np.array(problem.targets[:, 0], dtype=np.float64)
-        self.is_bounded = problem.loss == Loss.SQUARED_HINGE
-        beta = np.where(self.y * start > 0, start, 0.0) if self.is_bounded else start
-        super().__init__(problem, rows, self.y, beta, np.full(m, self.inverse_A), np.zeros(m))
-
-    @property
-    def bias(self) -> float:
-        """The bias, 1'beta / A, by (16)."""
-        return self.inverse_A * float(self.beta.sum())
-
-    @property
-    def violation(self) -> FloatArray:
-        """Violation of (18), or of (34) or (35), by each row, as the certificate measures it."""
-        if not self.is_bounded:
-            return np.abs(self.gradient)
-        return np.abs(np.minimum(self.h * self.y * self.beta, self.y * self.gradient))
 
     def tell(self, monitor: Monitor) -> bool:
         """Tell the monitor of a sweep; return whether to stop."""
         return tell(self.problem, self.beta, self.bias, self.gradient, self.sweeps, monitor)
 
 
-class _PlainSearch(PenalisedDual):
+class _PlainUpdates(Quadratic):
     """The paper's rule and nothing else: update (31), in the order of a solver's options.
 
     Attributes
@@ -320,14 +254,14 @@ class _PlainSearch(PenalisedDual):
         """Update until the rule says that it is enough; return whether it did."""
         refreshes, checks = 0, self._rule.checks
         while self.sweeps < limit:
-            if checks and self.violation.max() <= tol:  # Step 2.
+            if checks and self.violation.max() <= tol:  # Step 2 of 2SMO, step 1 of SesquiSMO: stop.
                 self.gradient = self.exact_gradient()
                 refreshes += 1
                 if self.violation.max() <= tol:
                     return True
                 if refreshes > REFRESHES:
                     return False
-            change = self._sweep(tol)
+            change = self._sweep(tol)  # Steps 1 and 3, step 2 of SesquiSMO, over and over.
             self.sweeps += 1
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError
@@ -347,8 +281,8 @@ class _PlainSearch(PenalisedDual):
         return self._in_order(tol)
 
     def _order(self) -> IntArray:
-        m = self.y.size
-        return self._random.permutation(m) if self._rule.plain == "random" else np.arange(m)
+        everyone = np.arange(self.y.size)
+        return self._random.permutation(everyone) if self._rule.plain == "random" else everyone
 
     def _groups(self) -> Iterator[IntArray]:
         """Yield the multipliers of a sweep, as many at a time as are updated at once."""
@@ -372,21 +306,22 @@ class _PlainSearch(PenalisedDual):
         way = self._new(group) - self.beta[group]
         K = np.column_stack([self.rows.row(int(k)).copy() for k in group])
         bend = float(way @ (K[group] @ way) + way @ (self.ridge[group] * way))
-        bend += self.inverse_A * float(way.sum()) ** 2
+        bend += self.inverse_A * float(way.sum()) ** 2  # (20) along the way, with Q of (21).
         if not bend > 0.0:
             return 0.0
         share = -float(self.gradient[group] @ way) / bend
         share = min(share, 1.0) if self.is_bounded else share  # The bounds are kept up to the whole step.
         step = share * way
         self.beta[group] = np.where(share == 1.0, self._new(group), self.beta[group] + step)
-        self.gradient += K @ step + self.inverse_A * step.sum()
-        self.gradient[group] += self.ridge[group] * step
+        self.gradient += K @ step + self.inverse_A * step.sum()  # f of (19) at all rows.
+        self.gradient[group] += self.ridge[group] * step  # 1/C of (18).
         self.moved += group.size
         return float(np.abs(step).max())
 
     def _new(self, group: IntArray) -> FloatArray:
         """Return what (31) makes of some multipliers, cut at zero where they are bounded."""
-        new = self.beta[group] - self.gradient[group] / self.h[group]  # (31), numerator 1 - y f - lambda / C.
+        # Corrections: the numerator is 1 - y_k f(x_k) - lambda_k / C; (34) and (35) rest on lambda_k >= 0.
+        new = self.beta[group] - self.gradient[group] / self.h[group]  # (31)
         return np.where(self.y[group] * new > 0, new, 0.0) if self.is_bounded else new
 
     def _in_order(self, tol: float) -> float:

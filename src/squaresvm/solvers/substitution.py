@@ -1,4 +1,7 @@
-"""Free bias without a constraint: the relaxed paper's substitution, Fletcher's exact penalty."""
+"""Substitution of Joshi, Jayadeva, Ramakrishnan and Chandra: a free bias without a constraint.
+
+It is Fletcher's exact penalty. Equation numbers are those of that paper.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _TIGHTENINGS = 6
 
 @dataclass(frozen=True)
 class Substitution(FreeBiasSolver, RowSolver):
-    r"""Substitution of the relaxed LS-SVM paper: a dual without constraint, with 1'beta = 0 at its minimum.
+    r"""Substitution of the relaxed paper: a dual without constraint, with 1'beta = 0 at its minimum.
 
     Parameters
     ----------
@@ -61,14 +64,14 @@ class Substitution(FreeBiasSolver, RowSolver):
         W = H - (\mathbf 1 s^\top + s \mathbf 1^\top)/m + \rho\, \mathbf 1 \mathbf 1^\top, \quad
         d = y - \bar y
 
-    and then b = (1'y - s'beta) / m. On the split {1, its complement} W is block diagonal, so it is positive
-    definite exactly for penalty > 1's / m^2.
+    that is (54) with (53), made symmetric by (60), and beta of (58). Then b = (1'y - s'beta) / m. On the
+    split {1, its complement} W is block diagonal, so it is positive definite exactly for penalty > 1's / m^2.
 
-    (58) has one more term in W, alpha (1 s' + s 1')/2, and the paper holds that it is positive semidefinite.
-    It is not (eigenvalues of -31 at alpha = 1, -3596 at alpha = 100), but a penalty above
+    (57) has one more term in W, alpha (1 s' + s 1')/2. Corrections: the paper holds that it is positive
+    semidefinite. It is not (eigenvalues of -31 at alpha = 1, -3596 at alpha = 100), but a penalty above
     (1 - alpha m / 2)^2 1's / m^2 makes W definite for any alpha. Then the minimum is not that of the LS-SVM
-    any more, for the term has a slope where 1'beta = 0. Correction: d needs alpha / 2 (1'y - m b) more. b is
-    affine in it, so that a second search, W x = 1, gives it in closed form:
+    any more, for the term has a slope where 1'beta = 0: d needs alpha / 2 (1'y - m b) more. b is affine in
+    it, so that a second search, W x = 1, gives it in closed form:
 
     .. math::
         \beta = \beta_0 + t x, \qquad W \beta_0 = d, \quad
@@ -161,17 +164,18 @@ class _PenaltySearch:
         self._problem = problem
         self._sums = sums
         self._alpha = alpha
-        # (58) by its symmetric part (60): W_ij = P_ij + slope_i - share_j; and d of (53).
-        share = (1.0 / m - 0.5 * alpha) * sums
-        self._slope = penalty - share
-        self._descent = Descent(problem, rows, y - y.mean(), start, self._slope, share)
+        # (58) by its symmetric part (60): W_ij = P_ij + slope_i - share_j, with P of (41).
+        share = (1.0 / m - 0.5 * alpha) * sums  # (57): alpha - 2/M, halved, times yy'DPD.
+        self._slope = penalty - share  # (58): beta yy'.
+        d = y - y.mean()  # (53)
+        self._descent = Descent(problem, rows, start, d, self._slope, share)
         if ones is None and alpha != 0.0:
-            ones = Descent(problem, rows, np.ones(m), np.zeros(m), self._slope, share)
+            ones = Descent(problem, rows, np.zeros(m), np.ones(m), self._slope, share)
         self.ones = ones
 
     @property
     def _shift(self) -> float:
-        """What d lacks: alpha / 2 (1'y - m b), in closed form."""
+        """What d of (53) lacks where alpha is not 0: alpha / 2 (1'y - m b), in closed form."""
         if self.ones is None:
             return 0.0
         return float(

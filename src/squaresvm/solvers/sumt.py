@@ -1,4 +1,4 @@
-"""Free bias as the limit of penalised ones: the relaxed paper's sequence of 2SMO problems."""
+"""SUMT of Joshi, Jayadeva, Ramakrishnan and Chandra: a free bias as the limit of penalised ones, by 2SMO."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEAST_A = 1e-100
 
 @dataclass(frozen=True)
 class Sumt(FreeBiasSolver, RowSolver):
-    """SUMT of the relaxed LS-SVM paper: solve (42) for A, rho A, rho^2 A, ..., until 1'beta vanishes.
+    """SUMT of the relaxed paper: solve (42) for A, rho A, rho^2 A, ..., until 1'beta vanishes.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Sumt(FreeBiasSolver, RowSolver):
     Each problem starts from the solution of the one before. 2SMO keeps the bias apart here, whatever A is: so
     a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no
     more than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, where the search ends, and
-    (43) is not needed. As printed, b = y_i - w'phi(x_i), it forgets the slack: for each row b is
+    (43) is not needed. Correction: as printed, b = y_i - w'phi(x_i), it forgets the slack. For each row it is
     y_i - w'phi(x_i) - beta_i / C_i, and ``bias='rows'`` takes the mean of that.
 
     An iteration is one value of A. The trace has 1'beta, the paper's lambda'y, of each.
@@ -102,7 +102,7 @@ class Sumt(FreeBiasSolver, RowSolver):
         return by_column(problem, start, monitor, solve)
 
     def _search(self, search: BiasApart, tol: float, limit: int, monitor: Monitor) -> Solution:
-        problem, A, reached, iteration = search.problem, float(self.A0), False, 0
+        problem, A, reached, iteration = search.problem, float(self.A0), False, 0  # Step 1.
         solved, enough = True, tol * size_of_targets(problem)
         while iteration < limit and not reached and not monitor.stopped:
             A *= 1.0 if iteration == 0 else self.rho  # Step 4.
@@ -110,12 +110,12 @@ class Sumt(FreeBiasSolver, RowSolver):
             solved = search.run(A, enough, MAX_SWEEPS, Monitor())  # Step 2: (42), alpha_p = 1/(2A).
             beta, b = search.at(A)
             tell(problem, beta, b, search.gradient(b), iteration, monitor)
-            reached = solved and balanced(beta, tol)  # Step 3: (40).
+            reached = solved and balanced(beta, tol)  # Step 3: (40) holds.
             if not solved or A < _LEAST_A:
                 break
         # Where u and v have no more digits to give, no other A finds any: the limit is as good as they are.
         limit_is_near = reached or (not solved and not monitor.stopped)
         beta, b = search.at(0.0 if limit_is_near else A)
         if self.bias == "rows":
-            b -= float(search.gradient(b).mean())  # (43), with beta_i / C in it: H beta + b - y vanishes.
+            b -= float(search.gradient(b).mean())  # (43), corrected: with - beta_i / C_i in it.
         return ended(beta, b, iteration, reached, monitor)

@@ -1,4 +1,8 @@
-"""2SMO of Joshi, Jayadeva, Ramakrishnan and Chandra: the squared loss, one multiplier at a time."""
+"""2SMO of Joshi, Jayadeva, Ramakrishnan and Chandra: the squared loss, one multiplier at a time.
+
+Update (31) itself stands in `_loops`, and the plain rule in `smo`; here are the four steps, with the ways to
+fewer updates between the sweeps. Equation numbers are those of that paper.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,17 @@ from squaresvm.operators import RowCache
 from squaresvm.problem import Loss, Problem
 from squaresvm.solution import Solution
 from squaresvm.solvers.base import Crawling, Monitor, ended, first_multipliers, size_of_targets, tell
-from squaresvm.solvers.smo import (
-    CONJUGATE_STEPS,
-    FIRST_STEPS,
-    REFRESHES,
-    SHORT_PATIENCE,
-    Quadratic,
-    SmoSolver,
-    beside_diagonal,
-    conjugate_steps,
-    next_rows,
-)
+from squaresvm.solvers.block_cg import conjugate_steps
+from squaresvm.solvers.smo import REFRESHES, Quadratic, SmoSolver, beside_diagonal, next_rows
 from squaresvm.typing import FloatArray
 
-__all__ = ["BiasApart", "Descent", "Extrapolation", "TwoSmo"]
+__all__ = ["FIRST_STEPS", "BiasApart", "Descent", "Extrapolation", "TwoSmo"]
 
+#: Steps of all multipliers at once before single updates, and before those have their turn again: each costs
+#: what a sweep does.
+FIRST_STEPS, _CONJUGATE_STEPS = 3, 200
+#: Sweeps that are given single updates once they have crawled.
+_SHORT_PATIENCE = 3
 #: Points over which a quadratic is minimised between sweeps.
 _POINTS = 10
 #: The bias is kept apart from the updates where A times the mean diagonal of H is less than this.
@@ -112,7 +112,9 @@ class TwoSmo(SmoSolver):
             nonlocal ones
             scaled = tol * size_of_targets(column)
             if not apart:
-                return _together(column, rows, first, scaled, limit, monitor)
+                inside = Descent(column, rows, first_multipliers(column, first))
+                reached = not monitor.stopped and inside.run(scaled, limit, lambda: inside.tell(monitor))
+                return ended(inside.beta, inside.bias, inside.sweeps, reached, monitor)
             search = BiasApart(column, rows, first, ones)
             ones = search.ones
             return search.solve(column.bias.penalty, scaled, limit, monitor)
@@ -125,24 +127,6 @@ def _keeps_apart(problem: Problem) -> bool:
         return False
     h = problem.operator.diagonal() + problem.ridge  # (41)
     return problem.bias.penalty * float(h.mean()) < _SMALL_A
-
-
-def _together(
-    problem: Problem, rows: RowCache, start: Solution | None, tol: float, limit: int, monitor: Monitor
-) -> Solution:
-    """Return the solution of one column, with 1 1'/A in the matrix."""
-    m, inverse_A = problem.n_rows, 1.0 / problem.bias.penalty
-    beta = first_multipliers(problem, start)
-    search = Descent(problem, rows, problem.targets[:, 0], beta, np.full(m, inverse_A), np.zeros(m))
-
-    def bias() -> float:
-        return inverse_A * float(search.beta.sum())  # (16)
-
-    def watch() -> bool:
-        return tell(problem, search.beta, bias(), search.gradient, search.sweeps, monitor)
-
-    reached = not monitor.stopped and search.run(tol, limit, watch)
-    return ended(search.beta, bias(), search.sweeps, reached, monitor)
 
 
 class BiasApart:
@@ -161,11 +145,9 @@ class BiasApart:
     def __init__(
         self, problem: Problem, rows: RowCache, start: Solution | None, ones: Descent | None = None
     ) -> None:
-        m = problem.n_rows
-        nothing = np.zeros(m)
-        self.problem = problem
+        self.problem, self._nothing = problem, np.zeros(problem.n_rows)
         if ones is None:
-            ones = Descent(problem, rows, np.ones(m), np.zeros(m), nothing, nothing)
+            ones = Descent(problem, rows, self._nothing.copy(), self._nothing + 1.0, self._nothing)
         self.ones = ones
         self._start = start
         self._rows = rows
@@ -178,9 +160,7 @@ class BiasApart:
             first = first_multipliers(self.problem, self._start)
             if self._start is not None and first.any():
                 first += float(self._start.bias[0]) * self.ones.beta
-            nothing = np.zeros(first.size)
-            target = self.problem.targets[:, 0]
-            self._values = Descent(self.problem, self._rows, target, first, nothing, nothing)
+            self._values = Descent(self.problem, self._rows, first, shift=self._nothing)
         return self._values
 
     def at(self, A: float) -> tuple[FloatArray, float]:
@@ -227,40 +207,31 @@ class BiasApart:
 
 
 class Descent(Quadratic):
-    """Single updates without bounds, sweep by sweep, with steps of all multipliers between the sweeps."""
+    """Single updates, sweep by sweep, with steps of all multipliers between the sweeps."""
 
     def __init__(
         self,
         problem: Problem,
         rows: RowCache,
-        target: FloatArray,
-        beta: FloatArray,
-        shift: FloatArray,
-        drift: FloatArray,
+        start: FloatArray,
+        y: FloatArray | None = None,
+        shift: FloatArray | None = None,
+        drift: FloatArray | None = None,
     ) -> None:
-        super().__init__(problem, rows, target, beta, shift, drift)
+        super().__init__(problem, rows, start, y, shift, drift)
         self._inverse_h = 1.0 / self.h
         self._plane = Extrapolation(self.product, float(self.h.max(initial=0.0)))
         self._crawling = Crawling()
         self._extrapolates = self._is_exact = True
-        if not beta.any() and beside_diagonal(rows, self._inverse_h) < 1.0:
-            self._steps(self._inverse_h, FIRST_STEPS, lambda: False)
+        self._beside = beside_diagonal(rows, self._inverse_h)
+        if not self.beta.any() and self._beside < 1.0:
+            conjugate_steps(self.gradient, self._inverse_h, self.product, FIRST_STEPS, self._begun)
             self._is_exact = not self.beta.any()
 
-    def _steps(self, scales: FloatArray, count: int, stops: Callable[[], bool]) -> None:
-        """Move all multipliers at once, along conjugate ways."""
-        begun = self.beta.copy()
-
-        def arrived(way: FloatArray, gradient: FloatArray) -> bool:
-            self.beta[:], self.gradient = begun + way, gradient
-            return stops()
-
-        conjugate_steps(self.gradient, scales, self.product, count, arrived)
-
-    @property
-    def residual(self) -> float:
-        """Largest violation, by the gradient that was kept up to date."""
-        return float(np.abs(self.gradient).max())
+    def _begun(self, beta: FloatArray, gradient: FloatArray) -> bool:
+        """Take one of the first steps; return whether they must end."""
+        self.beta, self.gradient = beta, gradient
+        return False
 
     def run(self, tol: float, max_sweeps: int, watch: Callable[[], bool] | None = None) -> bool:
         """Update until nothing violates by more than `tol`; return whether that was reached.
@@ -275,7 +246,7 @@ class Descent(Quadratic):
         """
         refreshes = 0
         while self.sweeps < max_sweeps:
-            if self.residual <= tol:  # Step 2 of 2SMO: (18) holds for all.
+            if self.violation.max() <= tol:  # Step 2: (18) holds for all; of SesquiSMO, 1: (34) and (35) do.
                 if self._is_exact:
                     return True
                 if refreshes == REFRESHES:
@@ -286,51 +257,66 @@ class Descent(Quadratic):
                 self._plane.clear()
                 continue
             self._is_exact = False
-            self._sweep(tol)  # Steps 1 and 3.
+            self._sweep(tol)  # Steps 1, 3 and 4, for as many updates as there are rows.
             if not np.all(np.isfinite(self.gradient)):
                 raise NotPositiveSemidefiniteError
-            if self._extrapolates and self.residual > tol:
+            if self._extrapolates and self.violation.max() > tol:
                 self._extrapolate()
             if watch is not None and watch():
                 return False
-            crawls = self._crawling.after(self.residual)
+            violation = float(self.violation.max())
+            crawls = violation > tol and self._crawling.after(violation)
             if crawls and self._conjugate(tol, max_sweeps, watch):
                 return False
-        return self.residual <= tol
+        return bool(self.violation.max() <= tol)
 
-    def _sweep(self, tol: float) -> None:
-        rows, m, left = self.rows, self.beta.size, self.beta.size
-        while left > 0:
-            done, missing = self.updates(self._inverse_h, tol, left)
-            left -= done
+    def _sweep(self, tol: float, done: int = 0) -> None:
+        """Do as many updates as there are rows, less those that are done."""
+        while done < self.beta.size:
+            count, missing = self.updates(self._lengths(), tol, self.beta.size - done)
+            done += count
             if missing < 0:
                 break
-            rows.fetch(next_rows(np.abs(self.gradient), rows, missing), np.array([missing]))
-        self.sweeps += 1 if left < m else 0
+            self.rows.fetch(next_rows(self.violation, self.rows, missing), np.array([missing]))
+        self.sweeps += 1
+
+    def _lengths(self) -> FloatArray:
+        """Return how far the step of a row goes in units of its gradient: to the minimum."""
+        return self._inverse_h
+
+    def _extrapolate(self) -> None:
+        """Go to the minimum over the plane of the last points, if that is downhill."""
+        step = self._plane.step(self.beta, self.gradient)
+        if step is not None:
+            self._moved(*step)
+
+    def _moved(self, way: FloatArray, change: FloatArray) -> bool:
+        """Move by `way`, along which the gradient changes by `change`; return whether that was right."""
+        self.beta, self.gradient = self.beta + way, self.gradient + change
+        return True
 
     def _conjugate(self, tol: float, max_sweeps: int, watch: Callable[[], bool] | None) -> bool:
-        """Move all multipliers at once as far as `tol`; return whether to stop."""
-        stopped = False
-
-        def stops() -> bool:
-            nonlocal stopped
-            self.sweeps += 1
-            stopped = watch is not None and watch()
-            return stopped or self.residual <= tol
-
-        self._steps(1.0 / self.ridge, min(CONJUGATE_STEPS, max_sweeps - self.sweeps), stops)
-        if stopped:
+        """Move all multipliers at once, along conjugate ways; return whether to stop."""
+        if self._along_ways(tol, min(_CONJUGATE_STEPS, max_sweeps - self.sweeps), watch):
             return True
         # By now points of sweeps may be so close that no plane through them tells curvature from rounding.
-        self._extrapolates, self._crawling = False, Crawling(SHORT_PATIENCE)
+        self._extrapolates, self._crawling = False, Crawling(_SHORT_PATIENCE)
         self.gradient, self._is_exact = self.exact_gradient(), True
         return False
 
-    def _extrapolate(self) -> None:
-        step = self._plane.step(self.beta, self.gradient)
-        if step is not None:
-            self.beta += step[0]
-            self.gradient += step[1]
+    def _along_ways(self, tol: float, count: int, watch: Callable[[], bool] | None) -> bool:
+        """Take conjugate steps as far as `tol`; return whether to stop."""
+        begun, stopped = self.beta, False
+
+        def arrived(way: FloatArray, gradient: FloatArray) -> bool:
+            nonlocal stopped
+            self.beta, self.gradient = begun + way, gradient
+            self.sweeps += 1
+            stopped = watch is not None and watch()
+            return stopped or bool(self.violation.max() <= tol)
+
+        conjugate_steps(self.gradient, 1.0 / self.ridge, self.product, count, arrived)
+        return stopped
 
 
 class Extrapolation:
