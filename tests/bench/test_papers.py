@@ -1,4 +1,4 @@
-"""Must show 6: what the papers show, at the papers' settings."""
+"""What the papers show, at the papers' settings."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def test_checkerboard(seed, augment):
     fresh, labels = make_checkerboard(39_000, random_state=100 + seed)
     model = LagrangianSVC(C=1e5, kernel="rbf", gamma=2e-4, tol=1e-6, augment=augment)
     model.fit(X, y)
-    # theory.md 12: 17 to 26 steps, each of which is a small system, for the paper's 100,000.
+    # 17 to 26 steps, each of which is a small system, for the paper's 100,000.
     assert model.n_iter_ <= 100
     assert model.certificate_.status is Status.CONVERGED
     assert model.certificate_.residual <= 1e-6
     assert model.score(fresh, labels) >= 0.97
-    assert 50 < model.support_.size < 100  # theory.md 12: 62 to 79.
+    assert 50 < model.support_.size < 100  # 62 to 79 were seen.
     assert model.certificate_.gap < 1e-3 * model.certificate_.objective

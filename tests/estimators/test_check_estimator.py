@@ -1,4 +1,4 @@
-"""Must show 2: scikit-learn's own checks, for every estimator, with its default and with a linear kernel."""
+"""Scikit-learn's own checks, for every estimator, with its default and with a linear kernel."""
 
 from __future__ import annotations
 

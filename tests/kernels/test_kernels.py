@@ -138,7 +138,7 @@ class TestCallable:
 
 
 class TestScaleGamma:
-    """1 / (n_features * weighted variance), see theory.md."""
+    """1 / (n_features * weighted variance), as docs/family.rst says."""
 
     @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
     def test_is_that_of_svc(self, form):

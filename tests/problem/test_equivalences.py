@@ -1,4 +1,4 @@
-"""Must show 4: other libraries' models that are ours under another name (theory.md, "Scales that differ")."""
+"""Other libraries' models that are ours under another name, at other scales: docs/family.rst lists them."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def assert_moments(found, data, rows, columns):
 
 
 def certificate(data, A, w, b, j):
-    """Return residual and gap of column j by theory.md, with K formed."""
+    """Return residual and gap of column j by their definitions, with K formed."""
     y, costs, xi = data.y[:, j], data.costs, slack(data, w, b)[:, j]
     K, beta = data.X @ data.X.T, costs * xi
     r = K @ beta + beta / costs + b[j] - y

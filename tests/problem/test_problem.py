@@ -1,4 +1,4 @@
-"""The certificate: equal to theory.md's formulas, zero at the optimum, a true bound away from it."""
+"""The certificate: the formulas of docs/family.rst, zero at the optimum, a true bound away from it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_optimum_known_by_construction(loss, A, C):
 
 
 class TestRejectsWhatAnUnscaledCertificatePasses:
-    """theory.md: measured by y beta itself, the squared hinge is blind where C is small."""
+    """Measured by y beta itself, the squared hinge is blind where C is small."""
 
     C = 1e-8
 

@@ -53,7 +53,7 @@ def test_whole_weights_are_repeated_rows(cls, classes, kernel, form):
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
 class TestWeightZero:
-    """Held, but no part of the problem (theory.md)."""
+    """Held, but no part of the problem."""
 
     def test_equals_the_fit_without_those_rows(self, cls, kernel):
         X, y = data(cls)

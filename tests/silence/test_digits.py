@@ -157,7 +157,7 @@ def test_many_columns_take_the_solver_that_reaches_the_optimum():
 
 
 class TestLinearCertificates:
-    """A status of 'converged' means that theory.md's residual, beta = C times slack, is within tol."""
+    """A status of 'converged' means that the residual, with beta = C times slack, is within tol."""
 
     @staticmethod
     def assert_honest(model, X, y):

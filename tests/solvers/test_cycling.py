@@ -1,6 +1,6 @@
-"""Must show 5: random problems on which the RLSSVM paper's own iteration goes round in circles.
+"""Random problems on which the iteration of the RLSSVM paper goes round in circles.
 
-theory.md 7: S -> S(e(S)) has no line search, so it can return to a set that it has seen. And where K is
+S -> S(e(S)) has no line search, so it can return to a set that it has seen. And where K is
 rank-deficient, as linear and cubic kernels of few columns are, multipliers carried from set to set collect
 parts from the null space of K that swamp the answer.
 """

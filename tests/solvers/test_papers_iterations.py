@@ -74,24 +74,6 @@ class TestPlainSets:
         grown = ActiveSet(n_sv_max=count // 2).solve(problem, tol=1e-9, max_iter=None)
         np.testing.assert_allclose(grown.beta[:, 0], best.beta, atol=1e-7)
 
-    def test_moves_of_one_indicator_need_c_twice(self):
-        """(20)-(21) as printed drop C in front of the step and in its denominator."""
-        rng = np.random.default_rng(0)
-        P, C, delta, k = rng.normal(size=(12, 3)), 5.0, 1.0, 4
-        S = np.diag((rng.random(12) > 0.5).astype(float))
-        S[k, k] = 0.0
-
-        def w_of(S):
-            return C * np.linalg.solve(np.eye(3) + C * P.T @ S @ P, P.T @ S @ np.ones(12))
-
-        w, M = w_of(S), np.linalg.inv(np.eye(3) + C * P.T @ S @ P)
-        changed = S.copy()
-        changed[k, k] += delta
-        error, way, reach = 1.0 - P[k] @ w, M @ P[k], P[k] @ M @ P[k]
-        np.testing.assert_allclose(w_of(changed), w + C * delta * error * way / (1 + C * delta * reach))
-        printed = w + delta * error * way / (1 + delta * reach)
-        assert abs(printed - w_of(changed)).max() > 1e-3
-
 
 class TestImplicitLagrangian:
     @pytest.mark.parametrize("A", [0.3, oracle.NONE])

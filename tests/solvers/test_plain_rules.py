@@ -129,18 +129,6 @@ class TestAlpha:
         np.testing.assert_allclose(found.beta[:, 0], best.beta, atol=1e-6)
         assert found.bias[0] == pytest.approx(best.bias, abs=1e-7)
 
-    def test_as_printed_the_minimum_is_elsewhere(self):
-        problem, best = problem_of(oracle.SQUARED, oracle.FREE, 2.0)
-        everyone, y = np.arange(M), problem.targets[:, 0]
-        H = problem.operator.block(everyone, everyone) + np.diag(problem.ridge)
-        s, alpha = H.sum(axis=1), 2.0 / M
-        border = np.add.outer(s, s)
-        W = H + (0.5 * alpha - 1.0 / M) * border + 2.0 * H.mean()
-        assert np.linalg.eigvalsh(W)[0] > 0  # The matrix is definite, and yet:
-        assert abs(np.linalg.solve(W, y - y.mean()) - best.beta).max() > 1e-3
-        shifted = y - y.mean() + 0.5 * alpha * (y.sum() - M * best.bias)
-        np.testing.assert_allclose(np.linalg.solve(W, shifted), best.beta, atol=1e-8)
-
     def test_the_bound_of_the_penalty(self):
         problem, _ = problem_of(oracle.SQUARED, oracle.FREE, 2.0)
         for share in (0.0, 0.7, 4.0):

@@ -127,7 +127,7 @@ def test_max_iter_is_kept_and_the_residual_stays_honest(name, kernel):
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("seed", [831, 1180])
 def test_a_set_without_rows_on_the_way(name, seed):
-    """theory.md 7: an empty support set occurs. All rows are beyond the margin after one of the steps."""
+    """All rows are beyond the margin after one of the steps: the paper divides by zero there."""
     rng = np.random.default_rng(seed)
     m, n = int(rng.integers(3, 12)), int(rng.integers(1, 3))
     X = rng.normal(size=(m, n)) * 10 ** rng.uniform(-1, 2)

@@ -1,4 +1,4 @@
-"""The referee: theory.md written down naively, in 50 digits, sharing no code with the package.
+"""The referee: docs/family.rst written down naively, in 50 digits, sharing no code with the package.
 
 Slow and plain on purpose. Matrices are dense arrays of ``decimal.Decimal`` (exact copies of the float64
 entries), systems are solved by Gaussian elimination, and the squared hinge by Lawson and Hanson's method for
@@ -188,7 +188,7 @@ def _objective(dual, beta, bias, decision, loss):
 
 
 def _residual(dual, beta, bias, loss):
-    """Return theory.md's residual, line by line."""
+    """Return the residual of docs/family.rst, line by line."""
     y, A, penalty = dual.y, dual.A, dual.zero
     r = dual.K @ beta + beta / dual.costs + bias - y
     h = np.diagonal(dual.K) + dual.one / dual.costs

@@ -154,7 +154,7 @@ def problem_of(model, X, y, weights=None, K=None, class_weight=None):
     )
 
 
-# The definitions of theory.md --------------------------------------------------------------------------
+# The definitions of docs/family.rst ---------------------------------------------------------------------
 
 
 def _slack(p, decision):
@@ -233,7 +233,7 @@ def judge(p):
 
 
 def judge_in_w(p):
-    """Return the truth about a linear model from w and b alone, as theory.md has it for models in w."""
+    """Return the truth about a linear model from w and b alone, with beta_i = C_i times slack."""
     decision = p.X @ p.coef + p.bias
     beta = p.costs[:, None] * _slack(p, decision)
     return _verdict(p, p.K @ beta, beta, (p.coef**2).sum(axis=0), decision=decision)
