@@ -37,10 +37,12 @@ def make_model(folder, count):
 class Server:
     """A server in a process of its own."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, environment=None):
         command = [sys.executable, "-m", "squaresvm", "serve", str(folder), "--port", "0", *options]
         self.began = time.perf_counter()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment and {**os.environ, **environment}
+        )
         line = self.process.stdout.readline()
         self.port = int(line.split("127.0.0.1:")[1].split("/")[0])
 
