@@ -84,3 +84,14 @@ def test_the_text_names_no_equation_that_no_file_has():
     told = numbers_in(PAGE.split(".. list-table::", 1)[1])
     files = {file for row in ROWS for file in files_of(row)}
     assert told - set().union(*(numbers_in(file.read_text(encoding="utf-8")) for file in files)) == set()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("two_smo", "sesqui_smo", "smo", "_loops", "sumt", "penalty_flow", "substitution", "direct"),
+        *("lagrangian", "active_set", "active_set_search"),
+    ],
+)
+def test_a_file_says_where_it_corrects_its_paper(name):
+    assert "Correction" in (ROOT / "src" / "squaresvm" / "solvers" / f"{name}.py").read_text(encoding="utf-8")

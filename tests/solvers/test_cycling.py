@@ -12,7 +12,8 @@ import pytest
 
 from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator, LinearOperator
-from squaresvm.solution import Status
+from squaresvm.solution import Solution, Status
+from squaresvm.solvers.active_set_search import minimise_on_line
 from squaresvm.solvers.choose import SOLVERS
 from support import oracle, problems
 
@@ -65,6 +66,43 @@ def test_the_papers_iteration_cycles_on_some(kernel):
         K = X @ X.T if kernel == "linear" else (X @ X.T) ** 3
         cycling += cycles(K, y, 1e4)
     assert cycling >= COUNT // 20
+
+
+def carried(K, y, C):
+    """Return where the same sets end with an exact line search if the multipliers are the iterate."""
+    beta, b = np.zeros(len(y)), 0.0
+    for _ in range(300):
+        f = K @ beta + b
+        S = np.flatnonzero(y * f < 1.0)
+        if S.size == 0:
+            break
+        M = np.ones((S.size + 1, S.size + 1))
+        M[:-1, :-1], M[-1, -1] = K[np.ix_(S, S)] + np.eye(S.size) / C, 0.0
+        solved, full = np.linalg.solve(M, np.append(y[S], 0.0)), np.zeros(len(y))
+        full[S] = solved[:-1]
+        if np.array_equal(np.flatnonzero(y * (K @ full + solved[-1]) < 1.0), S):
+            return full, solved[-1]
+        way, margin = full - beta, 1.0 - y * f
+        change = y * (K @ way + solved[-1] - b)
+        slope = beta @ (K @ way) - C * np.maximum(margin, 0.0) @ change
+        t = minimise_on_line(slope, way @ (K @ way), margin, change, np.full(len(y), C))
+        if t <= 0.0:
+            break
+        beta, b = beta + t * way, b + t * (solved[-1] - b)
+    return beta, b
+
+
+def test_multipliers_that_are_carried_end_elsewhere_on_some():
+    """Of the problems of rank-deficient kernels that all end optimal below."""
+    missed = 0
+    for seed in range(COUNT // 3):
+        X, y = random_problem(seed, "cubic")
+        operator, costs = operator_of("cubic", X, "active-set"), np.full(len(y), 1e8)
+        problem = problems.problem_of(operator, y, costs, oracle.HINGE, oracle.FREE)
+        beta, b = carried((X @ X.T) ** 3, y, 1e8)
+        found = problem.certify(Solution(beta=beta[:, None], bias=np.array([b])), 1e-6)
+        missed += found.status not in (Status.CONVERGED, Status.PRECISION)
+    assert missed >= 2
 
 
 @pytest.mark.parametrize("C", [1e4, 1e6, 1e8])

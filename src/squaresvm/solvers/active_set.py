@@ -68,9 +68,9 @@ class ActiveSet(IterativeSolver):
 
     Notes
     -----
-    The paper's iteration S -> S(e(S)) has no line search and can cycle (72 of 298 random linear problems at
-    C = 1e4; none at the paper's own parameters). Each step is a Newton step for the primal problem, so an
-    exact line search along it makes the objective fall and the search finite.
+    Corrections: the paper's iteration S -> S(e(S)) has no line search and can cycle (72 of 298 random linear
+    problems at C = 1e4; none at the paper's own parameters). Each step is a Newton step for the primal
+    problem, so an exact line search along it makes the objective fall and the search finite.
 
     The iterate is f at the rows, ``|w|^2`` and b, not beta: where K is rank-deficient, sums of multipliers of
     several sets collect parts from the null space of K that are 1e6 times larger than the answer.

@@ -59,8 +59,8 @@ class SesquiSmo(SmoSolver):
 
     Notes
     -----
-    It minimises the dual of (32)-(33). The update is (31), with its numerator corrected as in 2SMO, and cut
-    at zero: without the cut the bound lambda >= 0 that (34) and (35) rest on is not kept. In signed
+    It minimises the dual of (32)-(33). The update is (31), with its numerator corrected as in 2SMO.
+    Correction: it is cut at zero, or the bound lambda >= 0 that (34) and (35) rest on is not kept. In signed
     multipliers
 
     .. math::
