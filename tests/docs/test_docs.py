@@ -21,7 +21,7 @@ COMMAND_LINE = ROOT / "docs" / "command_line.rst"
 #: What differs from run to run: times and rounding, which also decides which class is the worst.
 VARIES = re.compile(
     r"[\d.]+ m?s\b|(?<=residual )[\d.e+-]+|(?<=gap )(below )?[\d.e+-]+|(?<=objective )[\d.e+-]+"
-    r"|(?<=worst, )'\w+'"
+    r"|(?<=worst, )'\w+'|\b\d\.\d+e[+-]\d+|(?<=proof of )\d+|\b[0-9a-f]{64}\b"
 )
 
 
