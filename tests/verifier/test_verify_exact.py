@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import squaresvm
 from squaresvm import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 from squaresvm.streaming import ArraySource
-from squaresvm.verifier.wide import Wide, exponential, product, row_squares
+from squaresvm.verifier.mathematics.wide import Wide, exponential, product, row_squares
 from support import fifty_digits, problems, referee
 
 #: How many digits must agree.
@@ -198,7 +198,7 @@ def test_tiles_of_any_size_give_the_same_digits(kernel, monkeypatch):
     model, X, y, weights = made("squared, free", kernel)
     exact = truth(moved(model), X, y, weights)
     for rows in (1, 2, 5, 11):
-        monkeypatch.setattr("squaresvm.verifier.kernel_values._LARGEST_TILE", rows)
+        monkeypatch.setattr("squaresvm.verifier.mathematics.kernel_values._LARGEST_TILE", rows)
         agree(squaresvm.verify(model), exact)
 
 

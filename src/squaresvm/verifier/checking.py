@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -11,20 +11,14 @@ import numpy as np
 
 from squaresvm.evidence.hashes import AbsenceProof
 from squaresvm.files import load
-from squaresvm.streaming import Block, Source
+from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray
-from squaresvm.verifier.judgement import Chunk, Truth, judge_multipliers, judge_primal
-from squaresvm.verifier.kernel_values import KernelValues
-from squaresvm.verifier.reading import (
-    Claim,
-    Fitted,
-    fitted_models,
-    inner_model,
-    source_of,
-    targets_and_weights,
-)
+from squaresvm.verifier.mathematics.judgement import Truth, judge_multipliers, judge_primal
+from squaresvm.verifier.mathematics.kernel_values import KernelValues
+from squaresvm.verifier.mathematics.wide import Wide
+from squaresvm.verifier.passes import passes_over
+from squaresvm.verifier.reading import Claim, Fitted, fitted_models, inner_model, source_of
 from squaresvm.verifier.receipts import absence_of, kept_receipts, other_rows, receipt_faults
-from squaresvm.verifier.wide import Wide
 
 __all__ = ["Verdict", "verify"]
 
@@ -223,7 +217,7 @@ def verify(
     if isinstance(model, str | os.PathLike):
         model = load(model)
     models = fitted_models(model)
-    is_streamed = any(each.X is None for each in models)
+    is_streamed = any(each.rows is None for each in models)
     if is_streamed and data is None:
         raise ValueError(
             "a model fitted from a stream keeps no rows: give the data that it was fitted on, to be read "
@@ -252,51 +246,18 @@ def _verdict(fitted: Fitted, source: Source | None, max_memory: float) -> Verdic
     faults, what = _impossible(fitted), fitted.what
     if faults:
         nan = float("nan")
-        return Verdict(what, fitted.rows, fitted.claim, nan, nan, nan, nan, nan, nan, None, tuple(faults))
+        return Verdict(what, fitted.count, fitted.claim, nan, nan, nan, nan, nan, nan, None, tuple(faults))
     semidefinite: bool | None = True
     if fitted.w is not None:
-
-        def passes(task: Callable[[Chunk], Any]) -> Iterator[Any]:
-            if fitted.X is not None:
-                yield task(Chunk(*fitted.problem))
-            elif source is not None:
-                yield from (found for found in source.map(_OnBlock(task, fitted)) if found is not None)
-
-        truth = judge_primal(passes, fitted, max_memory / 8)
+        truth = judge_primal(fitted, passes_over(fitted, source, max_memory / 8))
     else:
         kernel = KernelValues(fitted, max_memory)
         semidefinite = True if fitted.proximal else kernel.is_semidefinite
         truth, expansion = judge_multipliers(kernel)
         faults += _expansion_faults(fitted, expansion)
-    if fitted.rows != truth.rows:
-        faults.append(f"{what}: {fitted.rows} rows are claimed, and the data has {truth.rows}")
+    if fitted.count != truth.rows:
+        faults.append(f"{what}: {fitted.count} rows are claimed, and the data has {truth.rows}")
     return _compared(fitted, truth, faults, semidefinite)
-
-
-@dataclass(frozen=True, eq=False)
-class _OnBlock:
-    """A task on chunks of a model's problem, as one on blocks of a source."""
-
-    task: Callable[[Chunk], Any]
-    of: Fitted
-
-    def __call__(self, block: Block) -> Any:
-        """Return what the task says; None where no row has a weight."""
-        try:
-            y, weights = targets_and_weights(block.y, block.weights, self.of.classes, self.of.class_weight)
-        except LookupError as error:
-            raise ValueError(
-                f"{block.place}: the model knows no class {error.args[0]!r}: this is other data"
-            ) from None
-        if self.of.has_labels:
-            y = np.where(y > 0.0, 1.0, -1.0)
-        held = np.flatnonzero(weights)
-        if held.size == 0:
-            return None
-        whole = held.size == weights.size
-        return self.task(
-            Chunk(block.X, y, weights) if whole else Chunk(block.X[held], y[held], weights[held])
-        )
 
 
 # What is false -----------------------------------------------------------------------------------------
@@ -305,14 +266,15 @@ class _OnBlock:
 def _impossible(fitted: Fitted) -> list[str]:
     """Return what keeps a model from being computed at all."""
     numbers = {"the bias": fitted.bias, "the multipliers": fitted.beta, "the coefficients": fitted.w}
-    numbers |= {"the targets": fitted.targets, "the weights": fitted.weights}
+    if fitted.rows is not None:
+        numbers |= {"the targets": fitted.rows.targets, "the weights": fitted.rows.weights}
     faults = [
         f"{fitted.what}: {name} are not all finite numbers"
         for name, array in numbers.items()
         if array is not None and not np.isfinite(array).all()
     ]
-    if fitted.beta is not None and fitted.targets is not None and fitted.beta.shape != fitted.targets.shape:
-        shapes = f"{fitted.beta.shape} for targets of shape {fitted.targets.shape}"
+    if fitted.beta is not None and fitted.rows is not None and fitted.beta.shape != fitted.rows.targets.shape:
+        shapes = f"{fitted.beta.shape} for targets of shape {fitted.rows.targets.shape}"
         faults.append(f"{fitted.what}: the multipliers have shape {shapes}")
     return faults
 
@@ -343,7 +305,7 @@ def _compared(fitted: Fitted, truth: Truth, faults: list[str], semidefinite: boo
         notes.append(f"{what}: came without a certificate: what is compared it says of itself just now")
     found = Verdict(what, truth.rows, claim, *numbers, error, (), tuple(notes))
     for name, said, true, lost in found._numbers:
-        is_bound = fitted.X is None and name != "objective"
+        is_bound = fitted.rows is None and name != "objective"
         if true - said <= lost and (is_bound or said - true <= lost):
             continue
         column = ""

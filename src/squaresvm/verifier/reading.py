@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from squaresvm.streaming import Source, as_source, file_source, is_source
 from squaresvm.typing import FloatArray, Matrix
+from squaresvm.verifier.mathematics.subject import Rows, Subject
 
 __all__ = ["Claim", "Fitted", "fitted_models", "inner_model", "rows_of", "source_of", "targets_and_weights"]
 
@@ -36,68 +37,29 @@ class Claim:
     status: str
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted(Subject):
     """One model: what it claims, the numbers of its fit, its solution, and its rows where it holds them.
 
-    `A` is 0 where the bias is free and infinite where there is none; `proximal`: the kernel is K W K', W the
-    weights; `classes` is None for regression. Of `beta` (m, k) and `w` (n, k) one is there. `rows` counts
-    those of positive weight, which `X`, `targets` and `weights` (times the weight of the class) are of; they
-    are None where the model holds none. `given` returns kernel values between ranges of rows, where they are
-    precomputed or a callable's; `expansion` has the coefficients that a nonlinear proximal SVM decides by.
-    `is_silent`: it came from elsewhere without a certificate, so that its claim was made just now. `lost`: by
-    what factor sums over rows, which its objective was taken from, say that they have lost digits.
-    `has_labels`: its targets say which of several labels a row has, 0 and 1 in data.
+    `classes` is None for regression, `count` the number of rows of positive weight, and `expansion` has the
+    coefficients that a nonlinear proximal SVM decides by. `is_silent`: it came from elsewhere without a
+    certificate, so that its claim was made just now. `lost`: by what factor sums over rows, which its
+    objective was taken from, say that they have lost digits. `has_labels`: its targets say which of several
+    labels a row has, 0 and 1 in data.
     """
 
     what: str
     claim: Claim
-    is_hinge: bool
-    A: float
-    C: float
     tol: float
-    kernel: str
-    gamma: float
-    degree: int
-    coef0: float
-    proximal: bool
     class_weight: dict[Any, float]
     classes: np.ndarray[Any, Any] | None
-    bias: FloatArray
-    beta: FloatArray | None
-    w: FloatArray | None
-    rows: int
+    count: int
     n_features: int
     feature_names: tuple[str, ...] | None
-    X: Matrix | None = None
-    targets: FloatArray | None = None
-    weights: FloatArray | None = None
-    given: Callable[[Any, Any], FloatArray] | None = None
     expansion: FloatArray | None = None
     is_silent: bool = False
     lost: float = 1.0
     has_labels: bool = False
-
-    @property
-    def has_bias(self) -> bool:
-        """Whether there is a bias."""
-        return bool(np.isfinite(self.A))
-
-    @property
-    def bias_cost(self) -> float:
-        """A, and 0 where there is no bias."""
-        return self.A if self.has_bias else 0.0
-
-    @property
-    def is_penalised(self) -> bool:
-        """Whether there is a bias that costs something."""
-        return self.bias_cost > 0.0
-
-    @property
-    def problem(self) -> tuple[Matrix, FloatArray, FloatArray]:
-        """Rows, targets and weights of a model that holds them."""
-        found: Any = (self.X, self.targets, self.weights)
-        return found
 
 
 def fitted_models(model: Any) -> list[Fitted]:
@@ -151,6 +113,7 @@ def _fitted(model: Any, state: Any, prefix: str) -> Fitted:
         "proximal": bool(settings.proximal),
         "class_weight": dict(settings.class_weight or {}),
         "classes": state.classes,
+        "are_classes": state.classes is not None,
         "bias": solution.bias,
         "beta": None if solution.primal is not None else solution.beta,
         "w": solution.primal,
@@ -160,16 +123,14 @@ def _fitted(model: Any, state: Any, prefix: str) -> Fitted:
     if rows is None:
         lost = 1.0 if state.sums is None else _SUMMED * float(state.sums.loss_of_digits())
         has_labels = state.classes is None and settings.class_weight is not None
-        return Fitted(**common, rows=int(state.count), lost=lost, has_labels=has_labels)
+        return Fitted(**common, count=int(state.count), lost=lost, has_labels=has_labels)
     targets, weights = targets_and_weights(rows.y, rows.weights, state.classes, common["class_weight"])
     held = slice(None) if np.all(weights > 0.0) else np.flatnonzero(weights > 0.0)
     X = rows.X if isinstance(held, slice) else rows.X[held]
     return Fitted(
         **common,
-        rows=int(weights[held].size),
-        X=X,
-        targets=targets[held],
-        weights=weights[held],
+        count=int(weights[held].size),
+        rows=Rows(X, targets[held], weights[held]),
         given=_given(state, X),
         expansion=state.known.expansion if settings.proximal else None,
         is_silent=not state.is_verified and claimed is None,

@@ -52,7 +52,7 @@ def receipt_faults(
         *_against_model(log.key, last, model, fitted),
         *_against_figures(log, last),
     ]
-    if fitted[0].X is not None:
+    if fitted[0].rows is not None:
         faults += _against_rows(log, last, model)
     return faults, []
 

@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.typing import FloatArray, Matrix
-from squaresvm.verifier.reading import Fitted
-from squaresvm.verifier.wide import Wide, exponential, product, row_squares
+from squaresvm.verifier.mathematics.subject import Rows, Subject
+from squaresvm.verifier.mathematics.wide import Wide, exponential, product, row_squares
 
 __all__ = ["KernelValues"]
 
@@ -37,7 +37,7 @@ _ARRAYS, _SLICES = 40, 16
 class KernelValues:
     """The kernel matrix of the rows of a model, never held: a tile takes `max_memory` bytes at most."""
 
-    of: Fitted
+    of: Subject
     max_memory: float
 
     @property
@@ -47,9 +47,15 @@ class KernelValues:
             return None
         return self.of.kernel != "sigmoid" and (self.of.kernel != "poly" or self.of.coef0 >= 0.0)
 
-    @cached_property
+    @property
+    def rows(self) -> Rows:
+        """The rows."""
+        assert self.of.rows is not None
+        return self.of.rows
+
+    @property
     def _X(self) -> Matrix:
-        return self.of.problem[0]
+        return self.rows.Z
 
     @cached_property
     def _squares(self) -> Wide:
