@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from squaresvm.typing import FloatArray
 
-__all__ = ["Certificate", "Outcome", "Solution", "Status"]
+__all__ = ["Certificate", "Factor", "Outcome", "Solution", "Status"]
 
 
 class Outcome(StrEnum):
@@ -152,6 +152,23 @@ class Certificate:
         return None
 
 
+class Factor:
+    """What a solver made on its way to a solution, and a request or a question may go on from.
+
+    There are several kinds. Whoever goes on from one of them asks for that kind; nobody else need know which
+    it is.
+    """
+
+    @classmethod
+    def among(cls, found: object) -> Self | None:
+        """Return what came with a solution where it is of this kind; anything else is of no use here."""
+        return found if isinstance(found, cls) else None
+
+    def flushed(self) -> Self:
+        """Return the factor with nothing left in it that stems from rows that were forgotten."""
+        return self
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """Multipliers or primal coefficients of every column of targets.
@@ -167,8 +184,8 @@ class Solution:
     n_iter : int, default=1
         Iterations; of several columns the largest number.
     outcome : Outcome
-    factor : object, optional
-        The factor behind the solution, where the solver made one: whoever can use its kind finds it here.
+    factor : Factor, optional
+        What is behind the solution, where the solver made and kept it.
     trace : tuple, optional
         An entry an iteration, where the solver was asked for them: :class:`squaresvm.solvers.Progress`.
     work : dict, optional
@@ -182,7 +199,7 @@ class Solution:
     primal: FloatArray | None = None
     n_iter: int = 1
     outcome: Outcome = Outcome.FINISHED
-    factor: object | None = None
+    factor: Factor | None = None
     trace: tuple[Any, ...] | None = None
     work: dict[str, float] | None = None
     note: str = ""

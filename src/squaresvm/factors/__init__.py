@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from squaresvm.factors.cholesky import CholeskyFactor
-from squaresvm.factors.moments import Moments, MomentsFactor
+from squaresvm.factors.moments import ColumnFactors, Moments, MomentsFactor
 
-__all__ = ["CholeskyFactor", "Moments", "MomentsFactor"]
+__all__ = ["CholeskyFactor", "ColumnFactors", "Moments", "MomentsFactor"]

@@ -14,9 +14,10 @@ from squaresvm.kernels import squared_norms
 from squaresvm.linalg.blas import add_gram, product, solve_triangular_in_place, times
 from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, cholesky_with_jitter
 from squaresvm.runtime.resources import row_blocks
+from squaresvm.solution import Factor
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["Moments", "MomentsFactor"]
+__all__ = ["ColumnFactors", "Moments", "MomentsFactor"]
 
 #: Share of entries from which on blocks of sparse rows are faster multiplied as dense ones, and their size:
 #: what the processor finds in its cache.
@@ -206,7 +207,7 @@ def _factor_above_one(R: FloatArray) -> FloatArray:
     return np.asfortranarray(triangle.T)
 
 
-class MomentsFactor:
+class MomentsFactor(Factor):
     """Factor of the Hessian in (w, b) of a linear model, made from sums over its rows.
 
     With the weighted total S, mean z and scatter G of the rows the normal equations are
@@ -250,10 +251,8 @@ class MomentsFactor:
     @classmethod
     def current(cls, found: object, posed: Posed) -> MomentsFactor:
         """Return the factor that came with a solution in w, or a new one of all rows of the problem."""
-        if isinstance(found, cls):
-            return found
-        Z = posed.operator.features
-        return cls(Moments.of(Z, posed.costs, posed.targets), posed.bias)
+        own, Z = cls.among(found), posed.operator.features
+        return own or cls(Moments.of(Z, posed.costs, posed.targets), posed.bias)
 
     def _refill(self) -> None:
         self._factor[:] = self._matrix
@@ -324,3 +323,26 @@ class MomentsFactor:
         away = np.array((rows - self._pull).T, dtype=np.float64, order="F")
         solve_triangular_in_place(self._factor, away)
         return away
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnFactors(Factor):
+    """Factors of the Hessian of each column of targets, or one that serves all columns.
+
+    Parameters
+    ----------
+    each : tuple of MomentsFactor
+    """
+
+    each: tuple[MomentsFactor, ...]
+
+    def step(self, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return (w, b) of the normal equations of every column."""
+        if len(self.each) == 1:
+            return self.each[0].step(p, q)
+        steps = [factor.step(p[:, [j]], q[[j]]) for j, factor in enumerate(self.each)]
+        return np.hstack([w for w, _ in steps]), np.concatenate([b for _, b in steps])
+
+    def leverage(self, Z: Matrix, column: int) -> FloatArray:
+        """Return (z_i, 1)' inv(Hessian) (z_i, 1) of each row of Z, by the Hessian of a column."""
+        return self.each[min(column, len(self.each) - 1)].leverage(Z)

@@ -11,6 +11,7 @@ from squaresvm.factors.slot_inverse import PENDING_LIMIT, Form, SlotInverse
 from squaresvm.family import Bias
 from squaresvm.linalg.blas import multiply_add, product
 from squaresvm.operators import KernelStore, Operator
+from squaresvm.solution import Factor
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["InverseView", "Posed"]
@@ -46,7 +47,7 @@ class Posed(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class InverseView:
+class InverseView(Factor):
     """N0 = inv(K + diag(1/C)) of the rows in some slots of a store, as it was when the view was made.
 
     The matrix itself lies in a :class:`SlotInverse` that the views of one model share: what its room stands
@@ -109,7 +110,8 @@ class InverseView:
             What came with a solution; anything but a factor of this kind that still holds is of no use.
         posed : Problem
         """
-        return found if isinstance(found, cls) and found.is_current else cls.of(posed)
+        own = cls.among(found)
+        return own if own is not None and own.is_current else cls.of(posed)
 
     @classmethod
     def over(cls, inverse: SlotInverse, slots: IntArray, ridge: FloatArray, bias: Bias) -> Self:
@@ -223,9 +225,9 @@ class InverseView:
         self.inverse.factorise(ridge, _mask(self.slots, size))
         return replace(self._settled(size), ridge=ridge)._with_ones()
 
-    def wiped(self) -> Self:
+    def flushed(self) -> Self:
         """Return a view after everything that stems from rows that left has been overwritten."""
-        if self.signs.size == 0:
+        if self.signs.size == 0 or not self.is_current:
             return self
         # A Cholesky factor is cheaper to make anew than to invert for the sake of a few corrections.
         anew = not (self.inverse.is_half_inverted or self.is_shifted)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from squaresvm.factors import Moments, MomentsFactor
+from squaresvm.factors import ColumnFactors, Moments, MomentsFactor
 from squaresvm.judging.calibration import Calibration
 from squaresvm.linalg.blas import times
 from squaresvm.models.checkpoint import Checkpoint, purpose_of
@@ -168,8 +168,8 @@ def _sample_size(n_features: int) -> int:
 
 def _sums_of(solution: Solution) -> Moments | None:
     """Return the sums that a solution of the squared loss came with."""
-    factor = solution.factor[0] if isinstance(solution.factor, tuple) else solution.factor
-    return factor.moments if isinstance(factor, MomentsFactor) else None
+    found = ColumnFactors.among(solution.factor)
+    return None if found is None else found.each[0].moments
 
 
 def _look(source: Source, look: Look, progress: PassProgress) -> Survey:
@@ -209,7 +209,9 @@ def _solve(
                 checkpoint.keep_sums(moments)
         else:
             moments = Checkpoint.sums_in(held)
-        return from_sums(problem, MomentsFactor(moments, problem.bias), _ENOUGH * settings.tol)
+        factor = MomentsFactor(moments, problem.bias)
+        solution = from_sums(problem, factor, _ENOUGH * settings.tol)
+        return replace(solution, factor=ColumnFactors((factor,)))
     start = start if held is None else Solution(primal=held["w"], bias=held["b"])
     keep = None if checkpoint is None else checkpoint.keep
     limit = _MAX_ITER if settings.max_iter is None else settings.max_iter
@@ -378,14 +380,8 @@ def _calibrate(
 
 def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, FloatArray, int], FloatArray]:
     """Return what tells the leverage of rows, given their costs and the column in which they are active."""
-    factors = solution.factor if isinstance(solution.factor, tuple) else (solution.factor,)
-    if not all(isinstance(factor, MomentsFactor) for factor in factors):
-        assert solution.primal is not None
-        return ProductHessian.at(problem, solution.primal, solution.bias)[1].leverage
-
-    def by_factor(Z: Matrix, costs: FloatArray, column: int) -> FloatArray:
-        factor = factors[min(column, len(factors) - 1)]
-        assert isinstance(factor, MomentsFactor)
-        return factor.leverage(Z)
-
-    return by_factor
+    factors = ColumnFactors.among(solution.factor)
+    if factors is not None:
+        return lambda Z, costs, column: factors.leverage(Z, column)
+    assert solution.primal is not None
+    return ProductHessian.at(problem, solution.primal, solution.bias)[1].leverage

@@ -26,8 +26,7 @@ from squaresvm.operators import DenseOperator, LinearOperator, Operator, StoredO
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_large
 from squaresvm.rows import Rows
-from squaresvm.solution import Certificate, Solution
-from squaresvm.solvers.equalities import EqualitySystem
+from squaresvm.solution import Certificate, Factor, Solution
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["State"]
@@ -145,7 +144,7 @@ class State(Model):
         return make_problem(self.rows, self.settings, self.classes, operator, in_w)
 
     @property
-    def factor(self) -> object | None:
+    def factor(self) -> Factor | None:
         """What factor the solution came with, as long as it may be used."""
         return self.solution.factor if self.claim.is_live else None
 
@@ -346,12 +345,9 @@ class State(Model):
     def flushed(self) -> State:
         """Return the model with nothing left in its factor that stems from forgotten rows."""
         factor, solution = self.factor, self.solution
-        if isinstance(factor, CholeskyFactor) and factor.is_current:
-            wiped = factor.wiped()
-            if wiped is not factor:
-                solution = replace(solution, factor=wiped)
-        if isinstance(factor, EqualitySystem):
-            factor.flush()
+        flushed = None if factor is None else factor.flushed()
+        if flushed is not factor:
+            solution = replace(solution, factor=flushed)
         rows = self.rows.compact()
         if solution is self.solution and rows is self.rows:
             return self

@@ -13,7 +13,7 @@ from squaresvm.models.model import nothing
 from squaresvm.operators import LinearOperator, Operator, StoredOperator
 from squaresvm.problem import Problem
 from squaresvm.rows.chunks import dropped
-from squaresvm.solution import Certificate, Solution
+from squaresvm.solution import Certificate, Factor, Solution
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose import single_updates
@@ -208,7 +208,7 @@ class MultiplierStep(Step):
     def _with(self, coming: Coming) -> Operator:
         return LinearOperator(coming.X)
 
-    def _carried(self, kept: IntArray, count: int) -> object | None:
+    def _carried(self, kept: IntArray, count: int) -> Factor | None:
         """Return what the search may go on with besides, given which of `count` rows are still there."""
         return None
 
@@ -231,8 +231,9 @@ class HingeStep(MultiplierStep):
 
         def wipe() -> None:
             operator.clear(gone)
-            if isinstance(self.solution.factor, EqualitySystem):
-                self.solution.factor.wipe()
+            system = EqualitySystem.among(self.solution.factor)
+            if system is not None:
+                system.wipe()
 
         self.wipe = wipe
         return operator.without(gone, leaving.X)
@@ -242,10 +243,10 @@ class HingeStep(MultiplierStep):
 
     def _carried(self, kept: IntArray, count: int) -> EqualitySystem | None:
         """Return the system of the active rows, carried over to the new problem, where there is one."""
-        system = self.state.factor
+        system = EqualitySystem.among(self.state.factor)
         position = np.full(count, -1)
         position[kept] = np.arange(kept.size)
-        return system.carried(self.now, position) if isinstance(system, EqualitySystem) else None
+        return None if system is None else system.carried(self.now, position)
 
 
 class InverseStep(Step):
@@ -258,8 +259,7 @@ class InverseStep(Step):
 
     def __init__(self, state: State, problem: Problem) -> None:
         super().__init__(state, problem)
-        found = state.factor
-        self._before = found if isinstance(found, StoredInverse) else None
+        self._before = StoredInverse.among(state.factor)
         self._rule: DBLSVM | DBLSSVM = decremental_for(state.settings.loss, 2, state.settings.solver)
 
     @staticmethod
@@ -318,9 +318,9 @@ class InverseStep(Step):
 
     def check(self, verify: bool) -> Check:
         """Return the residual of all rows; where the inverse has drifted, compute it anew and go on."""
-        check, inverse = super().check(verify), self.solution.factor
-        assert isinstance(inverse, StoredInverse)
-        if check.residual > self.state.settings.tol and not inverse.is_fresh:
+        check, inverse = super().check(verify), StoredInverse.among(self.solution.factor)
+        has_drifted = inverse is not None and not inverse.is_fresh
+        if check.residual > self.state.settings.tol and has_drifted:
             drifted, residual = self.solution, check.residual
             self._solve(StoredInverse.of(self.now), drifted)
             check = super().check(verify)

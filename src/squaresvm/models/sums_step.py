@@ -49,7 +49,7 @@ class SumsStep(Step):
         solution = state.solution
         if state.settings.loss != Loss.SQUARED or solution.primal is None:
             return False
-        return isinstance(solution.factor, MomentsFactor) or not is_wide(solution.primal.shape[0])
+        return solution.factor is not None or not is_wide(solution.primal.shape[0])
 
     def forget(self, leaving: Leaving) -> None:
         """Subtract the rows from the sums."""
@@ -72,9 +72,9 @@ class SumsStep(Step):
 
     def _sums(self, same_classes: bool) -> Moments | None:
         """Return the sums to go on from; None where they must be taken anew."""
-        factor = self.solution.factor
+        factor = MomentsFactor.among(self.solution.factor)
         self.reason = "squared loss, linear: sums over the rows were updated, and one small system solved"
-        if same_classes and isinstance(factor, MomentsFactor):
+        if same_classes and factor is not None:
             return factor.moments
         self.refactored = True
         return None
@@ -129,8 +129,8 @@ class SumsStep(Step):
         By the theory r = -Z g. The sums have their own rounding, which subtraction raises: what that may do
         to z_i'g is added, so that sums which have lost digits cannot vouch for themselves.
         """
-        factor, settings = self.solution.factor, self.state.settings
-        assert isinstance(factor, MomentsFactor)
+        factor, settings = MomentsFactor.among(self.solution.factor), self.state.settings
+        assert factor is not None
         w, b = self.solution.primal, self.solution.bias
         assert w is not None
         rows = self._change.rows

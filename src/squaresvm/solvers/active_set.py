@@ -118,12 +118,13 @@ class ActiveSet(IterativeSolver):
 
         def solve(column: Problem, first: Solution | None) -> Solution:
             system = self._system(column)
-            if start is not None and problem.n_columns == 1 and isinstance(start.factor, EqualitySystem):
-                system = start.factor
-                first = system.solution() or first
+            before = None if start is None or problem.n_columns > 1 else EqualitySystem.among(start.factor)
+            if before is not None:
+                system, first = before, before.solution() or first
             found = self._searched(column, system, tol, limit, first, monitor)
-            if isinstance(system, EqualitySystem) and _is_kept(system, found):
-                kept.append(system)
+            own = EqualitySystem.among(system)
+            if own is not None and _is_kept(own, found):
+                kept.append(own)
             return found
 
         joint = by_column(problem, start, monitor, solve)

@@ -16,7 +16,7 @@ from squaresvm.linalg.lapack import cholesky_with_jitter, invert_cholesky_in_pla
 from squaresvm.operators import ProximalOperator
 from squaresvm.problem import Bias, Loss, Problem
 from squaresvm.rows.chunks import dropped
-from squaresvm.solution import Solution
+from squaresvm.solution import Factor, Solution
 from squaresvm.solvers.direct import refined
 from squaresvm.solvers.lagrangian import Lagrangian
 from squaresvm.typing import FloatArray, IntArray
@@ -24,7 +24,7 @@ from squaresvm.typing import FloatArray, IntArray
 __all__ = ["DBLSSVM", "DBLSVM", "DOLSSVM", "DOLSVM", "ExplicitInverse", "StoredInverse", "decremental_for"]
 
 
-class StoredInverse:
+class StoredInverse(Factor):
     """inv(Q), Q = K + diag(1/C), kept whole: what is known before rows leave.
 
     Parameters

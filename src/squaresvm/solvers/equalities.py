@@ -6,7 +6,7 @@ either of them for the search over sets.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from squaresvm.factors import CholeskyFactor
 from squaresvm.linalg.blas import times
 from squaresvm.operators import SubsetOperator
 from squaresvm.problem import Problem
-from squaresvm.solution import Solution
+from squaresvm.solution import Factor, Solution
 from squaresvm.solvers.active_set_search import Iterate, Target
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
@@ -56,7 +56,7 @@ def changes(rows: IntArray, active: BoolArray) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(~active[rows]), np.flatnonzero(come)
 
 
-class EqualitySystem:
+class EqualitySystem(Factor):
     """(48), in signed multipliers: (H_SS, bordered) (beta_S, b) = (y_S, 0) for a changing set S.
 
     Where few rows come and go, the factor of the last set is updated; else it is made anew. The solution
@@ -247,10 +247,11 @@ class EqualitySystem:
         if self._operator is not None:
             self._operator.clear_empty()
 
-    def flush(self) -> None:
-        """Overwrite what the factor derived from rows that left."""
-        if self._factor is not None and self._factor.is_current:
-            self._factor = self._factor.wiped()
+    def flushed(self) -> Self:
+        """Return the system itself, after what its factor derived from rows that left is overwritten."""
+        if self._factor is not None:
+            self._factor = self._factor.flushed()
+        return self
 
 
 class SetSystem(Protocol):

@@ -133,8 +133,8 @@ def search(
     Returns
     -------
     Solution
-        Its factor is a tuple of :class:`~squaresvm.factors.MomentsFactor`, of the active rows of each column;
-        None where there are too many features to form any.
+        Its factor is :class:`~squaresvm.factors.ColumnFactors`, of the active rows of each column; None where
+        there are too many features to form any.
     """
     way = _first(problem, start, keep)
     wanted = _GOOD * tol

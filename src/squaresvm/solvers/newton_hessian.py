@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from squaresvm.factors import Moments, MomentsFactor
+from squaresvm.factors import ColumnFactors, Moments, MomentsFactor
 from squaresvm.family import Loss
 from squaresvm.linalg.blas import times
 from squaresvm.problem.linear import LinearProblem, Point
@@ -43,8 +43,8 @@ class Hessian(Protocol):
         ...
 
     @property
-    def factors(self) -> tuple[MomentsFactor, ...] | None:
-        """A factor for each column, or one for all; None where there is none."""
+    def factors(self) -> ColumnFactors | None:
+        """Factors of the Hessian; None where it is not formed."""
         ...
 
     def estimate(self, point: Point) -> FloatArray:
@@ -104,9 +104,9 @@ class FormedHessian:
         return point, cls(problem, moments, is_exact=every == 1)
 
     @cached_property
-    def factors(self) -> tuple[MomentsFactor, ...]:
+    def factors(self) -> ColumnFactors:
         """A factor for each of the moments."""
-        return tuple(MomentsFactor(moments, self.problem.bias) for moments in self.moments)
+        return ColumnFactors(tuple(MomentsFactor(moments, self.problem.bias) for moments in self.moments))
 
     def step(self, point: Point, enough: FloatArray) -> Direction:
         """Return the Newton step of every column, as exact as its factor."""
@@ -122,17 +122,11 @@ class FormedHessian:
             share = np.divide((moved * down).sum(axis=0), scale, out=np.zeros_like(scale), where=scale > 0.0)
             down -= share * changed
             taken.append((share, scale))
-        found = self._solve_by_factors(down)
+        found = np.vstack(self.factors.step(down[:-1], down[-1]))
         for (moved, changed), (share, scale) in zip(self.pairs, reversed(taken), strict=True):
             back = (changed * found).sum(axis=0)
             found += moved * (share - np.divide(back, scale, out=np.zeros_like(scale), where=scale > 0.0))
         return found
-
-    def _solve_by_factors(self, down: FloatArray) -> FloatArray:
-        if len(self.factors) == 1:
-            return np.vstack(self.factors[0].step(down[:-1], down[-1]))
-        steps = [factor.step(down[:-1, [j]], down[-1, [j]]) for j, factor in enumerate(self.factors)]
-        return np.hstack([np.vstack([w, b]) for w, b in steps])
 
     def after(self, before: Point, w: FloatArray, b: FloatArray) -> tuple[Point, FormedHessian]:
         """Return another point, and the Hessian there: one pass."""
