@@ -193,7 +193,7 @@ class TestStreams:
         model = LSSVR(kernel="linear").fit(ArraySource(X, targets(X)))
         with pytest.raises(ValueError, match="3 targets a row"):
             model.learn(X, X[:, 0])
-        with pytest.raises(ValueError, match="1 values a row, where the model has 3"):
+        with pytest.raises(ValueError, match="1 values a row; the model has 3"):
             model.score(ArraySource(X, X[:, 0]))
 
 

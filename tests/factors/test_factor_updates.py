@@ -216,7 +216,7 @@ class TestHalfway:
         np.testing.assert_allclose(subject.solution.beta, N[:m, :m] @ subject.Y[subject.rows], atol=1e-9)
         assert subject.factor.inverse._halfway == 12
 
-    @pytest.mark.parametrize("mend", ["repaired", "rebuilt", "wiped", "inverted"])
+    @pytest.mark.parametrize("mend", ["repaired", "rebuilt", "flushed", "inverted"])
     def test_then_mended(self, A, mend):
         subject = self.begun(A)
         subject.factor = getattr(subject.factor, mend)()
@@ -280,7 +280,7 @@ class TestViews:
             assert factor.is_current
             naive.assert_equal(factor, solution)
 
-    @pytest.mark.parametrize("mend", ["repaired", "rebuilt", "wiped"])
+    @pytest.mark.parametrize("mend", ["repaired", "rebuilt", "flushed"])
     def test_a_repair_ends_older_ones(self, A, mend):
         subject = Subject(A)
         first = subject.factor
@@ -295,7 +295,7 @@ class TestViews:
 
     def test_nothing_to_wipe_is_left_alone(self, A):
         factor = Subject(A).factor
-        assert factor.wiped() is factor
+        assert factor.flushed() is factor
 
     def test_an_interrupted_repair_leaves_none(self, A, monkeypatch):
         subject = Subject(A)
@@ -356,7 +356,7 @@ class TestShifted:
             if not factor.can_wait or step == 5:
                 factor = factor.repaired()
             naive.assert_equal(factor, solution)
-        naive.assert_equal(factor.wiped(), solution)
+        naive.assert_equal(factor.flushed(), solution)
 
     def append(self, naive, factor, solution, cross):
         target = np.array([[0.5, -2.0]])

@@ -18,7 +18,6 @@ from squaresvm.cli.options import TableOptions
 from squaresvm.estimators.requests import Updating
 from squaresvm.files import Record, with_columns
 from squaresvm.files.front import Front
-from squaresvm.models.streamed import StreamedState
 from squaresvm.readers import Column, SparseRows, Table, TableError, read
 from squaresvm.readers.notation import PLAIN, AmbiguousError, guess_number
 from squaresvm.readers.plan import ColumnPlan, Wishes, label_question
@@ -67,7 +66,7 @@ def open_model(path: Path, *, needs_rows: bool = True) -> Any:
         model = Front.of(squaresvm.load(path))[1]
     if not isinstance(model, Updating):
         raise BadInputError(f"{path}: holds a {type(model).__name__}: use it from Python")
-    if needs_rows and isinstance(model._state, StreamedState):
+    if needs_rows and not model._state.holds_rows:
         raise BadInputError(
             f"{path}: holds a model fitted from a stream, which keeps no rows: it can predict, and the rest "
             "is done from Python"
@@ -323,7 +322,7 @@ def _read_for(path: Path, model: Any, encoding: str | None) -> Table | SparseRow
 def rows_to_check(path: Path, model: Any, label: str | None) -> Any:
     """Return the rows of a file to verify a model by: prepared as for its training, or the file itself."""
     front, last = Front.of(model)
-    if front is not None and not isinstance(last._state, StreamedState):
+    if front is not None and last._state.holds_rows:
         raise BadInputError(f"{path}: the rows of a pipeline are compared from Python: squaresvm.verify")
     if not isinstance(model, Updating) or Record.of(model).preparation is None:
         return path

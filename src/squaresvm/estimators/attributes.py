@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Model
 from squaresvm.models.ownership import REQUESTS
-from squaresvm.models.several_cs import SeveralCs
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate
@@ -36,10 +35,7 @@ class FittedAttributes:
 
     def _holding(self, what: str) -> State:
         """Return the model as it is now, with its rows; a ValueError says that `what` needs them."""
-        state = self._current()
-        state.rows_for(what)
-        assert isinstance(state, State)
-        return state
+        return self._current().holding(what)
 
     def _fitted(self, attribute: str) -> Model:
         try:
@@ -131,8 +127,7 @@ class FittedAttributes:
     @property
     def C_(self) -> Any:
         """The C of the fit; where targets have C of their own, of each of them."""
-        state = self._fitted("C_")
-        return state.Cs if isinstance(state, SeveralCs) else state.settings.C
+        return self._fitted("C_").C
 
 
 def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -219,9 +219,8 @@ class SquareSVM(Documented, FittedAttributes, Proving, CallbackSupportMixin, Bas
         with REQUESTS:
             trial = self._copy()
             trial._check_parameters()
-            state = self._state
-            rows = state.rows_for("refit").compact().as_given()
-            assert isinstance(state, State)
+            state = self._state.holding("refit")
+            rows = state.rows.compact().as_given()
             settings, operator, claim = trial._settings(rows, is_refit=True), None, Claim()
             if settings.kernel is None:
                 operator, claim = same_kernel(state, rows, settings), Claim(state.claim)

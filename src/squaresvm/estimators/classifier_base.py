@@ -265,13 +265,12 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
                 if state.known.calibration is None:
                     values, weights = state.values_to_calibrate_on(), state.given_weights[state.held]
                     y, classes = state.rows.y[state.held], state.classes
-                    state.known.calibration = (
-                        Calibration.of_labels(values, y, weights)
-                        if classes is None
-                        else Calibration.fit(
-                            values, np.searchsorted(classes, y), weights, state.weighs_classes
-                        )
-                    )
+                    if classes is None:
+                        found = Calibration.of_labels(values, y, weights)
+                    else:
+                        moved = state.settings.weighs_classes(classes)
+                        found = Calibration.fit(values, np.searchsorted(classes, y), weights, moved)
+                    state.known.calibration = found
         assert state.calibration is not None
         return state, state.calibration
 

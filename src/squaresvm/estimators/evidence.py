@@ -151,7 +151,7 @@ def _numbers_digest(state: Model, key: bytes) -> str:
         "proximal": bool(settings.proximal),
     }
     beta = None if solution.primal is not None else solution.beta
-    named = state.rows_for("its receipts").ids.values.tolist() if kernel is None else ()
+    named = state.holding("its receipts").rows.ids.values.tolist() if kernel is None else ()
     arrays, ids = [beta, solution.primal, solution.bias], (id_hash(key, name) for name in named)
     return model_digest(numbers, settings.class_weight or {}, arrays, ids)
 

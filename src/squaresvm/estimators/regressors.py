@@ -26,22 +26,17 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
 from squaresvm.estimators.base import refuse_out
-from squaresvm.estimators.left_out import PredictingIntervals, probes_of
+from squaresvm.estimators.left_out import PredictingIntervals
 from squaresvm.estimators.requests import Reweighting, Updating
-from squaresvm.factors import CholeskyFactor, MomentsFactor
-from squaresvm.judging.by_products import InverseByProducts
 from squaresvm.judging.robust import Robust
 from squaresvm.judging.scores import log_evidence
-from squaresvm.kernels import Kernel, KernelFunction
+from squaresvm.kernels import KernelFunction
 from squaresvm.models.model import Decider, Model
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
-from squaresvm.models.streamed import StreamedState
 from squaresvm.problem import Bias, Loss
-from squaresvm.problem.products import is_large
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_flag
-from squaresvm.runtime.resources import row_blocks
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
 from squaresvm.typing import FloatArray, Matrix
@@ -168,8 +163,7 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
         return values
 
     def _check_new_targets(self, state: Model, y: np.ndarray[Any, Any]) -> None:
-        k = 1 if y.ndim == 1 else y.shape[1]
-        if k != state.solution.bias.size or (isinstance(state, State) and y.ndim != state.rows.y.ndim):
+        if not state.takes_shape(y):
             held = "flat values" if state.is_flat else f"{state.solution.bias.size} targets a row"
             raise ValueError(f"the model was fitted on {held}; got y of shape {y.shape}")
 
@@ -364,18 +358,7 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
         """Return the standard deviation of f at each row, of shape (rows, k)."""
         with REQUESTS:
             state = self._current()
-            rows = self._checked_queries(X)
-            if isinstance(state, StreamedState):
-                if state.sums is None:
-                    state.rows_for("return_std")
-                assert state.sums is not None
-                alike = np.sqrt(MomentsFactor(state.sums, state.settings.bias).leverage(rows))
-                return np.repeat(alike[:, None], state.solution.bias.size, axis=1)
-            assert isinstance(state, State)
-            std = np.empty((rows.shape[0], state.solution.bias.size))
-            for columns, own in state.by_cost:
-                std[:, columns] = np.sqrt(np.maximum(_variances(own, rows), 0.0))[:, None]
-            return std
+            return np.sqrt(np.maximum(state.variances(self._checked_queries(X)), 0.0))
 
     @staticmethod
     def _determination(state: State, values: FloatArray) -> float:
@@ -402,28 +385,3 @@ def _check_several(y: Any) -> None:
 def _shaped(state: Model, values: FloatArray) -> FloatArray:
     """Return values in the shape that y had."""
     return values[:, 0] if state.is_flat else values
-
-
-def _variances(state: State, X: Matrix) -> FloatArray:
-    """Return (1) at each row."""
-    problem, solution = state.judged
-    Z = problem.operator.features
-    if Z is not None and is_large(Z):
-        g, bias = InverseByProducts(Z, problem.costs, problem.bias).reach(X)
-        near = np.asarray((Z @ X.T).toarray(), dtype=np.float64)
-        return Kernel("linear").diagonal(X) - np.einsum("ij,ij->j", near, g) - bias
-    if Z is not None:
-        return MomentsFactor.current(solution.factor, problem).leverage(X)
-    kernel = state.settings.kernel
-    if kernel is None:
-        raise ValueError(
-            "return_std needs k(x, x) of the rows, which a precomputed kernel matrix does not hold: give the "
-            "kernel as a callable"
-        )
-    factor = CholeskyFactor.current(solution.factor, problem)
-    found = np.asarray(kernel.diagonal(X), dtype=np.float64).copy()
-    for part in row_blocks(X.shape[0], state.held.size):
-        near = np.asarray(probes_of(state, X[part]), dtype=np.float64).T
-        g, bias = factor.bordered(near, np.ones(near.shape[1]))
-        found[part] -= np.einsum("ij,ij->j", near, g) + bias
-    return found

@@ -22,15 +22,13 @@ from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
 from squaresvm.models.model import Model, NewRows, Settings, Update, warn_unless_converged
 from squaresvm.models.ownership import REQUESTS, Claim
-from squaresvm.models.source_fit import without_rows
 from squaresvm.models.state import State
-from squaresvm.models.streamed import StreamedState
 from squaresvm.models.train import reweighted, train
 from squaresvm.operators import Operator
 from squaresvm.operators.precomputed import symmetrised
 from squaresvm.rows import Rows, canonical_csr, ids_from
-from squaresvm.runtime.arguments import check_flag, check_integer
-from squaresvm.streaming import Source, is_source
+from squaresvm.runtime.arguments import check_flag
+from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Proposal", "Requests", "Reweighting", "Updating", "WaitingRows"]
@@ -168,7 +166,8 @@ class Updating(LeavingOut, Requests):
             warn_unless_converged(update.model)
         trial, after = self._copy(), update.model
         trial._take(after)
-        log, names = self._noted_log(), () if gone is None else before.rows_for("forget").ids.leaving(gone)
+        log = self._noted_log()
+        names = () if gone is None else before.holding("forget").rows.ids.leaving(gone)
         trial._log, receipt = written(
             log,
             kind,
@@ -207,7 +206,7 @@ class Updating(LeavingOut, Requests):
         probe = self._copy()
         X, y = validate_data(probe, X, y, **self._array_rules(), **self._target_rules(y))
         X = X.toarray() if sp.issparse(X) else X
-        held = state.rows_for("learn").count
+        held = state.holding("learn").rows.count
         width = held + X.shape[0]
         if X.shape[1] != width:
             raise ValueError(
@@ -267,17 +266,12 @@ class Updating(LeavingOut, Requests):
 
     def _forget_from(self, source: Source, ids: Iterable[Hashable], start: float) -> Receipt:
         """Remove rows of the source that a streamed model is of."""
-        before = self._state
-        if not isinstance(before, StreamedState):
-            raise ValueError("the model holds its rows, and forgets them by their ids: give no source")
-        if not is_source(source):
-            raise ValueError(f"source must be a source of squaresvm.streaming; got {type(source).__name__}")
-        numbers = [check_integer("the number of each row of the source", each, 0) for each in ids]
-        proposal = self._proposed(before, without_rows(before, source, numbers), "forget", start)
+        before, numbers = self._state, list[Any](ids)
+        proposal = self._proposed(before, before.forget_from(source, numbers), "forget", start)
         self._adopt_proposal(proposal)
         assert proposal.receipt is not None
         return proposal.receipt.but(
-            ids=tuple(numbers), rows=len(numbers), seconds=time.perf_counter() - start
+            ids=tuple(map(int, numbers)), rows=len(numbers), seconds=time.perf_counter() - start
         )
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
@@ -361,7 +355,7 @@ class Updating(LeavingOut, Requests):
     def _take(self, model: Model) -> None:
         self._state = model
         if model.settings.kernel is None:
-            self.n_features_in_ = model.rows_for("a precomputed kernel").count
+            self.n_features_in_ = model.holding("a precomputed kernel").rows.count
 
     def flush(self) -> Self:
         """Repair the factor now, so that nothing derived from forgotten rows is left in it.
@@ -393,12 +387,13 @@ class Updating(LeavingOut, Requests):
 
 def _hashes(key: bytes, before: Model, after: Model, gone: IntArray | None, record: Any) -> tuple[bytes, ...]:
     """Return the hashes of rows that leave, or else of those that came; none where rows are not held."""
-    if not isinstance(before, State) or not isinstance(after, State):
+    if not before.holds_rows:
         return ()
-    held = before.rows
-    if gone is None:
-        return hashes_of(key, after.rows, np.arange(held.count, after.rows.count), record=record)
-    return hashes_of(key, held, gone, record=record)
+    held = before.holding("forget").rows
+    if gone is not None:
+        return hashes_of(key, held, gone, record=record)
+    rows = after.holding("learn").rows
+    return hashes_of(key, rows, np.arange(held.count, rows.count), record=record)
 
 
 def _lost(before: Model, after: Model) -> tuple[Hashable, ...]:

@@ -217,7 +217,7 @@ def _pruned(model: Updating, preparation: Preparation, history: History) -> tupl
     """Return model and record without levels that no row has any more."""
     if preparation.n_columns != model.n_features_in_:
         return model, Record(history)
-    rest, sources = preparation.without_unused_levels(model._state.rows_for("columns that no row has").X)
+    rest, sources = preparation.without_unused_levels(model._state.holding("columns that no row has").rows.X)
     if sources.size == preparation.n_columns:
         return model, Record(history, preparation)
     return with_columns(model, sources), Record(history, rest)
@@ -288,7 +288,7 @@ def _one_line(error: Exception) -> str:
 def _preparation(header: dict[str, Any], model: Any) -> Preparation | None:
     if header["preparation"] is None:
         return None
-    if not isinstance(model, Updating) or isinstance(model._state, StreamedState):
+    if not isinstance(model, Updating) or not model._state.holds_rows:
         raise ValueError("it has a preparation, which its kind of model has no use for")
     preparation = Preparation.from_json(header["preparation"])
     if preparation.n_columns != model.n_features_in_ or model._state.settings.kernel is None:

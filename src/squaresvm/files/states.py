@@ -141,7 +141,7 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
     if isinstance(state, State):
         header["certificate"] = encode_certificate(state.claimed)
     if isinstance(state, SeveralCs):
-        header["Cs"] = state.Cs.tolist()
+        header["Cs"] = state.C.tolist()
         header["certificates"] = [encode_certificate(part.claimed) for part in state.parts]
     if factor and isinstance(state, State):
         header["factor"], stored = _factor(state)

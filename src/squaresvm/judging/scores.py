@@ -1,4 +1,4 @@
-"""Scores of decision values, by any scorer of scikit-learn that needs no probabilities; and the evidence."""
+"""Scores of decision values by scorers of scikit-learn that need no probabilities; evidence and variances."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
-from squaresvm.factors import Moments, MomentsFactor
+from squaresvm.factors import CholeskyFactor, Moments, MomentsFactor
+from squaresvm.judging.by_products import InverseByProducts
+from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import solve_triangular_in_place
 from squaresvm.linalg.lapack import cholesky_in_place
 from squaresvm.problem import Problem
 from squaresvm.problem.products import is_large
 from squaresvm.rows.labels import decided, value_columns
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.solution import Solution
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Judge", "check_scoring", "evidence_of", "log_evidence"]
+__all__ = ["Judge", "check_scoring", "evidence_of", "log_evidence", "variances"]
 
 
 def check_scoring(scoring: Any) -> Callable[..., float] | None:
@@ -195,6 +198,36 @@ def log_evidence(problem: Problem, solution: Solution) -> FloatArray:
     fit = np.einsum("ij,ij->j", problem.targets, problem.multipliers(solution))
     contrasts = problem.n_rows - int(problem.bias.is_free)
     return evidence_of(fit, _log_volume(problem), contrasts)
+
+
+def variances(
+    problem: Problem, solution: Solution, X: Matrix, kernel: Kernel, held: Callable[[], Matrix]
+) -> FloatArray:
+    """Return the variance of f at new rows: k(x, x) - (k_x, 1)' inv([H, 1; 1', 0]) (k_x, 1).
+
+    Parameters
+    ----------
+    problem, solution :
+        Of the squared loss.
+    X : array or CSR matrix
+    kernel : Kernel
+    held : callable
+        Returns the problem's rows, where the kernel needs them.
+    """
+    Z = problem.operator.features
+    if Z is not None and is_large(Z):
+        g, bias = InverseByProducts(Z, problem.costs, problem.bias).reach(X)
+        near = np.asarray((Z @ X.T).toarray(), dtype=np.float64)
+        return kernel.diagonal(X) - np.einsum("ij,ij->j", near, g) - bias
+    if Z is not None:
+        return MomentsFactor.current(solution.factor, problem).leverage(X)
+    factor, rows = CholeskyFactor.current(solution.factor, problem), held()
+    found = np.asarray(kernel.diagonal(X), dtype=np.float64).copy()
+    for part in row_blocks(X.shape[0], problem.n_rows):
+        near = np.asarray(kernel(X[part], rows), dtype=np.float64).T
+        g, bias = factor.bordered(near, np.ones(near.shape[1]))
+        found[part] -= np.einsum("ij,ij->j", near, g) + bias
+    return found
 
 
 def _log_volume(problem: Problem) -> float:

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -18,12 +18,14 @@ from squaresvm.judging.leave_one_out import Cost
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.problem import Problem
-from squaresvm.rows import Rows
 from squaresvm.rows.labels import decided, value_columns
-from squaresvm.solution import Certificate, Solution, Status
+from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.base import Solver
-from squaresvm.streaming import Block
+from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
+
+if TYPE_CHECKING:
+    from squaresvm.models.state import State
 
 __all__ = [
     "Decider",
@@ -95,9 +97,8 @@ class Settings:
 
     def weighs_classes(self, classes: np.ndarray[Any, Any] | None) -> bool:
         """Return whether two of the classes have different weights."""
-        if not self.class_weight or classes is None:
-            return False
-        return len({self.class_weight.get(label, 1.0) for label in classes.tolist()}) > 1
+        named = self.class_weight or {}
+        return classes is not None and len({named.get(label, 1.0) for label in classes.tolist()}) > 1
 
 
 def weigh(
@@ -124,8 +125,7 @@ class Known:
         Over buffers of the state's own, once it is not live any more.
     certificate : Certificate
     claimed : Certificate
-        What the file or the pickle that the model came from says. Nothing relies on it: it is for `verify` to
-        compare.
+        What the file or the pickle that the model came from says, for `verify` to compare.
     expansion : ndarray of shape (m, k)
     factor : CholeskyFactor
         Made for a question after a solver that kept none.
@@ -198,8 +198,8 @@ class Update:
     rows : int
         How many rows came or left.
     commit : callable
-        To be called once, when the new model is about to be in place: from then on the buffers that models
-        share are its own, and what they hold of rows that left is wiped. Of models that share none, nothing.
+        To be called once, when the new model is about to be in place: buffers that models share are its own
+        from then on, and what they hold of rows that left is wiped.
     """
 
     model: Model
@@ -265,9 +265,23 @@ class Model(ABC):
     def like_held(self, X: Matrix) -> Matrix:
         """Return new rows dense or sparse, whichever this model works on."""
 
+    @property
+    def C(self) -> float | FloatArray:
+        """C, or that of each target where they differ."""
+        return self.settings.C
+
+    def takes_shape(self, y: np.ndarray[Any, Any]) -> bool:
+        """Return whether new values of a regression come in the shape of those that it was fitted on."""
+        return (1 if y.ndim == 1 else y.shape[1]) == self.solution.bias.size
+
+    @property
     @abstractmethod
-    def rows_for(self, what: str) -> Rows:
-        """Return the rows held; a ValueError says that `what` needs them where there are none."""
+    def holds_rows(self) -> bool:
+        """Whether the model has the rows that it is of."""
+
+    @abstractmethod
+    def holding(self, what: str) -> State:
+        """Return the model itself, with its rows; where it has none, a ValueError says what needs them."""
 
     @abstractmethod
     def attribute(self, name: str) -> Any:
@@ -290,6 +304,14 @@ class Model(ABC):
         """Return the model without rows that are given themselves."""
 
     @abstractmethod
+    def forget_from(self, source: Source, numbers: list[Any]) -> Update:
+        """Return the model without rows of the source that it is of, given their numbers there."""
+
+    @abstractmethod
+    def variances(self, X: Matrix) -> FloatArray:
+        """Return the variance of f at new rows, of shape (rows, k), of the Gaussian process that it is."""
+
+    @abstractmethod
     def flushed(self) -> Self:
         """Return the model with nothing left that stems from forgotten rows."""
 
@@ -299,24 +321,15 @@ class Model(ABC):
 
     def decision(self, X: Matrix) -> FloatArray:
         """Return f at new rows, of shape (rows, k)."""
-        if self.primal is None:
-            raise TypeError("a model without w says itself how it decides")
+        assert self.primal is not None, "a model without w says itself how it decides"
         return times(X, self.primal) + self.solution.bias
 
 
 def warn_unless_converged(model: Model) -> None:
     """Raise a ConvergenceWarning where the solver ended above tol, or lacked the digits that matter."""
-    certificate = model.certificate
-    concern = None
-    if certificate.status == Status.MAX_ITER:
-        concern = f"{certificate}: {certificate.status.advice}"
-    elif certificate.status == Status.PRECISION:
-        concern = certificate.concern
+    concern = model.certificate.concern
     if concern is not None:
         warnings.warn(f"solver {model.solver!r} ended with {concern}", ConvergenceWarning, stacklevel=4)
-
-
-# What a model says of the rows of a source --------------------------------------------------------------
 
 
 def as_flat(decision: FloatArray) -> FloatArray:
@@ -370,8 +383,7 @@ class Decider:
 
     def right(self, block: Block) -> tuple[float, float]:
         """Return the weight of rows of a block with the right label, and of all."""
-        weights = np.ones(block.rows) if block.weights is None else block.weights
-        right = self.labels(block) == block.y
+        weights, right = block.row_weights, self.labels(block) == block.y
         return float(weights @ (right if right.ndim == 1 else right.all(axis=1))), float(weights.sum())
 
     def squares(self, block: Block) -> FloatArray:
@@ -379,12 +391,10 @@ class Decider:
 
         Those of w, w y, w y^2 and w (y - f)^2, of shape (4, k), with y counted from the bias.
         """
-        weights = np.ones(block.rows) if block.weights is None else block.weights
+        weights = block.row_weights
         y, decision = value_columns(block.y), self(block.X)
         if y.shape != decision.shape:
-            raise ValueError(
-                f"{block.place}: {y.shape[1]} values a row, where the model has {decision.shape[1]}"
-            )
+            raise ValueError(f"{block.place}: {y.shape[1]} values a row; the model has {decision.shape[1]}")
         total = np.full(y.shape[1], weights.sum())
         error, y = y - decision, y - self.bias
         return np.array([total, weights @ y, weights @ y**2, weights @ error**2])

@@ -166,9 +166,7 @@ def gathered_rows(source: DaskSource) -> tuple[Matrix, np.ndarray[Any, Any], Flo
     X = sp.vstack(parts, format="csr") if any(map(sp.issparse, parts)) else np.concatenate(parts)
     weights = None
     if any(block.weights is not None for block in blocks):
-        weights = np.concatenate(
-            [np.ones(block.rows) if block.weights is None else block.weights for block in blocks]
-        )
+        weights = np.concatenate([block.row_weights for block in blocks])
     return X, np.concatenate([block.y for block in blocks]), weights
 
 

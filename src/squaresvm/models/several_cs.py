@@ -110,7 +110,7 @@ class SeveralCs(State):
         return tuple(zip(self.columns, self.parts, strict=True))
 
     @property
-    def Cs(self) -> FloatArray:
+    def C(self) -> FloatArray:
         """C of each target."""
         return self._together([np.full(own.size, part.settings.C) for own, part in self.by_cost])
 
@@ -158,6 +158,10 @@ class SeveralCs(State):
         """Return f at new rows, of shape (rows, k)."""
         return self._together([part.decision(X) for part in self.parts])
 
+    def variances(self, X: Matrix) -> FloatArray:
+        """Return the variance of f at new rows, of shape (rows, k), of the Gaussian processes that it is."""
+        return self._together([part.variances(X) for part in self.parts])
+
     def leave_one_out(self, fixed: bool = False) -> FloatArray:
         """Return f at each row of positive weight, of the model without that row, of shape (m, k)."""
         return self._at_cost(lambda part: part.leave_one_out(fixed))
@@ -187,8 +191,7 @@ class SeveralCs(State):
         return self._updated([part.forget(positions, verify=verify) for part in self.parts])
 
     def _updated(self, updates: list[Update]) -> Update:
-        models = [update.model for update in updates]
-        states = [model for model in models if isinstance(model, State)]
+        states = [update.model.holding("targets with C of their own") for update in updates]
 
         def commit() -> None:
             for update in updates:

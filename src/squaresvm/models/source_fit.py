@@ -25,6 +25,7 @@ from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import Encoding, SourceRunner
 from squaresvm.problem.survey import Look, Sample, Survey
 from squaresvm.rows import Ids, Rows
+from squaresvm.runtime.arguments import check_integer
 from squaresvm.runtime.progress import PassProgress
 from squaresvm.runtime.resources import available_memory
 from squaresvm.solution import Solution
@@ -34,7 +35,7 @@ from squaresvm.solvers.choose import choose, choose_for_source
 from squaresvm.solvers.direct import from_sums
 from squaresvm.solvers.newton import Newton, search
 from squaresvm.solvers.newton_hessian import ProductHessian
-from squaresvm.streaming import RemainingSource, Source
+from squaresvm.streaming import RemainingSource, Source, is_source
 from squaresvm.typing import FloatArray, Matrix
 
 __all__ = ["fit_source", "no_rows", "without_rows"]
@@ -262,7 +263,7 @@ def _same_classes(one: np.ndarray[Any, Any] | None, other: np.ndarray[Any, Any] 
     return one is other if one is None or other is None else bool(np.array_equal(one, other))
 
 
-def without_rows(before: StreamedState, source: Source, numbers: Iterable[int]) -> Update:
+def without_rows(before: StreamedState, source: Source, numbers: Iterable[Any]) -> Update:
     """Return the model without some rows of the source that it is of, by passes over the others.
 
     Newton's search goes on from where the model was and ends at the certificate: the model is that of a fit
@@ -287,7 +288,9 @@ def without_rows(before: StreamedState, source: Source, numbers: Iterable[int]) 
     ValueError
         If these are not the rows of the model, or a number is named twice.
     """
-    gone = list(numbers)
+    if not is_source(source):
+        raise ValueError(f"source must be a source of squaresvm.streaming; got {type(source).__name__}")
+    gone = [check_integer("the number of each row of the source", each, 0) for each in numbers]
     if not gone:
         raise ValueError("no rows are named: there is nothing to forget")
     remaining, has_labels = RemainingSource(source, gone), before.settings.class_weight is not None

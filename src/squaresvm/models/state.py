@@ -14,7 +14,8 @@ import scipy.sparse as sp
 from squaresvm.factors import CholeskyFactor
 from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.leave_one_out import Cost, fixed_set, leave_one_out_at_cost
-from squaresvm.judging.left_out import LeftOut, left_out
+from squaresvm.judging.left_out import FOLDS, LeftOut, left_out, values_by_folds
+from squaresvm.judging.scores import variances
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.models import updates
@@ -27,14 +28,13 @@ from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_large
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate, Factor, Solution
+from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["State"]
 
 #: Bytes of w beyond which sparse rows with fewer entries than columns predict without it.
 _LARGE_W = 2**26
-#: Folds that probabilities of wide sparse rows are calibrated on, and residual that is good enough for that.
-_FOLDS, _ROUGHLY = 10, 1e-4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,11 +80,6 @@ class State(Model):
         """Sample weight of each row held as the caller gave it: what probabilities and scores go by."""
         return self.rows.weights if self.rows.given is None else self.rows.given
 
-    @property
-    def weighs_classes(self) -> bool:
-        """Whether class weights move the decision: whether two classes have different ones."""
-        return self.settings.weighs_classes(self.classes)
-
     @cached_property
     def held(self) -> IntArray:
         """Where the rows of the problem, those of positive weight, stand among the rows held."""
@@ -106,9 +101,18 @@ class State(Model):
             return X if sp.issparse(X) else sp.csr_matrix(X)
         return X.toarray() if sp.issparse(X) else X
 
-    def rows_for(self, what: str) -> Rows:
-        """Return the rows held."""
-        return self.rows
+    def takes_shape(self, y: np.ndarray[Any, Any]) -> bool:
+        """Return whether new values of a regression come in the shape of those that it was fitted on."""
+        return y.ndim == self.rows.y.ndim and super().takes_shape(y)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether the model has the rows that it is of."""
+        return True
+
+    def holding(self, what: str) -> State:
+        """Return the model itself, with its rows."""
+        return self
 
     def attribute(self, name: str) -> Any:
         """Return what only a model that holds its rows has."""
@@ -253,12 +257,9 @@ class State(Model):
         """Which values probabilities are calibrated on."""
         Z = self.problem.operator.features
         if Z is not None and is_large(Z):
-            return f"values of {_FOLDS} folds, each by a warm re-solve without it"
-        return "leave-one-out values" + ("" if self._is_squared else " with the active set held fixed")
-
-    @property
-    def _is_squared(self) -> bool:
-        return self.settings.loss == Loss.SQUARED
+            return f"values of {FOLDS} folds, each by a warm re-solve without it"
+        is_squared = self.settings.loss == Loss.SQUARED
+        return "leave-one-out values" + ("" if is_squared else " with the active set held fixed")
 
     def values_to_calibrate_on(self) -> FloatArray:
         """Return f at each row of positive weight, of a model without it, of shape (m, k)."""
@@ -266,14 +267,18 @@ class State(Model):
         if Z is None or not is_large(Z):
             return self.leave_one_out(fixed=True)
         labels = self.rows.y[self.held].reshape(self.held.size, -1)[:, 0]  # Of several the first.
-        order, fold = np.argsort(labels, kind="stable"), np.empty(labels.size, dtype=np.intp)
-        fold[order] = np.arange(labels.size) % _FOLDS  # Each has its share of each class.
-        without = left_out(*self.judged, max(self.settings.tol, _ROUGHLY))
-        values = np.empty_like(self.problem.targets, dtype=np.float64)
-        for number in range(_FOLDS):
-            rows = np.flatnonzero(fold == number)
-            values[rows] = without.values(rows)
-        return values
+        return values_by_folds(*self.judged, labels, self.settings.tol)
+
+    def variances(self, X: Matrix) -> FloatArray:
+        """Return the variance of f at new rows, of shape (rows, k), of the Gaussian process that it is."""
+        kernel = self.settings.kernel
+        if kernel is None:
+            raise ValueError(
+                "return_std needs k(x, x) of the rows, which a precomputed kernel matrix does not hold: give "
+                "the kernel as a callable"
+            )
+        alike = variances(*self.judged, X, kernel, lambda: self.rows.take(self.held))
+        return np.repeat(alike[:, None], self.solution.bias.size, axis=1)
 
     def without_folds(self, folds: Sequence[IntArray]) -> FloatArray:
         """Return f at each row of positive weight, of the model without its fold, of shape (m, k).
@@ -283,7 +288,7 @@ class State(Model):
         folds : sequence of ndarrays
             Positions among the rows of positive weight: each in one fold; some folds may have none.
         """
-        if max(rows.size for rows in folds) < 2 and self._is_squared:
+        if max(rows.size for rows in folds) < 2 and self.settings.loss == Loss.SQUARED:
             return self.leave_one_out()
         begin, steps = time.perf_counter(), list[int]()
         values, without = np.empty_like(self.problem.targets), self.left_out(steps)
@@ -341,6 +346,10 @@ class State(Model):
     def forget_rows(self, gone: NewRows) -> Update:
         """Raise a ValueError: the rows of this model have names."""
         raise ValueError("the rows of this model are held under ids: use forget(ids)")
+
+    def forget_from(self, source: Source, numbers: list[Any]) -> Update:
+        """Raise a ValueError: the rows of this model have names."""
+        raise ValueError("the model holds its rows, and forgets them by their ids: give no source")
 
     def flushed(self) -> State:
         """Return the model with nothing left in its factor that stems from forgotten rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from squaresvm.models.problems import check_costs
 from squaresvm.problem import Loss
 from squaresvm.problem.runners import Encoding
 from squaresvm.problem.verdict import SummedProblem
-from squaresvm.rows import Rows
 from squaresvm.rows.labels import same_kind, value_columns
 from squaresvm.solution import Certificate, Solution
+from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["StreamedState", "class_encoding"]
@@ -80,7 +80,12 @@ class StreamedState(Model):
         """Return new rows as they are."""
         return X
 
-    def rows_for(self, what: str) -> Rows:
+    @property
+    def holds_rows(self) -> bool:
+        """Whether the model has the rows that it is of."""
+        return False
+
+    def holding(self, what: str) -> NoReturn:
         """Raise a ValueError: there are no rows."""
         raise ValueError(
             f"{what} needs the rows, and a model fitted from a stream keeps none: fit from the source again"
@@ -119,6 +124,19 @@ class StreamedState(Model):
     def forget_rows(self, gone: NewRows) -> Update:
         """Return the model without rows that it was fitted on."""
         return _update(_without(self, gone), gone)
+
+    def forget_from(self, source: Source, numbers: list[Any]) -> Update:
+        """Return the model without rows of the source that it is of, given their numbers there."""
+        from squaresvm.models.source_fit import without_rows  # It makes such models.
+
+        return without_rows(self, source, numbers)
+
+    def variances(self, X: Matrix) -> FloatArray:
+        """Return the variance of f at new rows, of shape (rows, k), of the Gaussian process that it is."""
+        if self.sums is None:
+            self.holding("return_std")
+        alike = MomentsFactor(self.sums, self.settings.bias).leverage(X)
+        return np.repeat(alike[:, None], self.solution.bias.size, axis=1)
 
     def detached(self) -> StreamedState:
         """Return the model itself: requests change nothing in it."""

@@ -217,15 +217,14 @@ def _add_decision(graph: Graph, state: Model) -> str:
     if w is not None:
         product = graph("MatMul", graph.X, graph.constant(w))
         return graph("Add", product, graph.constant(state.solution.bias))
-    assert isinstance(state, State)
-    if state.support.size == 0:  # No row counts: f is the bias.
-        product = graph(
-            "MatMul", graph.X, graph.constant(np.zeros((state.rows.n_columns, state.solution.bias.size)))
-        )
+    held = state.holding("to_onnx")
+    if held.support.size == 0:  # No row counts: f is the bias.
+        nothing = np.zeros((held.rows.n_columns, held.solution.bias.size))
+        product = graph("MatMul", graph.X, graph.constant(nothing))
     else:
-        block = _add_kernel(graph, kernel, _support_rows(state))
-        product = graph("MatMul", block, graph.constant(state.dual_coef.T))
-    return graph("Add", product, graph.constant(state.solution.bias))
+        block = _add_kernel(graph, kernel, _support_rows(held))
+        product = graph("MatMul", block, graph.constant(held.dual_coef.T))
+    return graph("Add", product, graph.constant(held.solution.bias))
 
 
 def _support_rows(state: State) -> FloatArray:

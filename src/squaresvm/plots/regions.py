@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from squaresvm.judging.calibration import lead
 from squaresvm.models.model import Model
-from squaresvm.models.state import State
 from squaresvm.plots.canvas import check_classifier, colour, make_axes, marker, tint
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -234,10 +233,11 @@ class DecisionRegionDisplay:
         ax.legend(handles=entries, title=title, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _rows_of(state: Model) -> tuple[FloatArray, IntArray, FloatArray]:
+def _rows_of(model: Model) -> tuple[FloatArray, IntArray, FloatArray]:
     """Return the rows held, the codes of their labels, and their largest ``|beta|``."""
-    if not isinstance(state, State):
+    if not model.holds_rows:
         return np.empty((0, 2)), np.empty(0, dtype=np.intp), np.empty(0)
+    state = model.holding("its rows")
     assert state.classes is not None
     coefficients = np.zeros(state.rows.count)
     coefficients[state.support] = np.abs(state.dual_coef).max(axis=0)

@@ -145,9 +145,7 @@ class Look:
 
     def __call__(self, block: Block) -> Survey:
         """Return what one block tells."""
-        X, y = block.X, block.y
-        ones = np.broadcast_to(np.float64(1.0), block.rows)
-        weights = ones if block.weights is None else block.weights
+        X, y, weights = block.X, block.y, block.row_weights
         if not weights.all():
             held: IntArray = np.flatnonzero(weights)
             X, y, weights = X[held], y[held], weights[held]

@@ -154,9 +154,7 @@ def vc_bound(model: SquareSVM) -> Capacity:
     True
     """
     check_is_fitted(model)
-    state = model._state
-    if not isinstance(state, State):
-        raise ValueError("the smallest ball needs the rows of the model, and this one holds none of them")
+    state = model._state.holding("the smallest ball")
     if state.solution.bias.size != 1:
         raise ValueError(f"the bound is of two classes; this model has {state.solution.bias.size} functions")
     everyone = np.arange(state.problem.n_rows)

@@ -300,7 +300,7 @@ class LooSearch(Updating):
             state = self._fitted("honest_score_")
             known = state.attribute("known")
             if known.honest_score is None:
-                known.honest_score = self._nested(state.rows_for("honest_score_").compact().as_given())
+                known.honest_score = self._nested(state.holding("honest_score_").rows.compact().as_given())
             return float(known.honest_score)
 
     def _nested(self, rows: Rows) -> float:

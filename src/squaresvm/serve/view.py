@@ -12,7 +12,6 @@ import numpy as np
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.models.model import as_flat, labels_of
-from squaresvm.models.state import State
 from squaresvm.readers.preparation import Preparation, PreparedRows
 from squaresvm.serve.rows import RequestError, columns_of
 from squaresvm.typing import FloatArray
@@ -78,7 +77,7 @@ class View:
     @property
     def holds_rows(self) -> bool:
         """Whether the model has its rows, so that it learns, forgets and judges itself."""
-        return isinstance(self.estimator, Updating) and isinstance(self.estimator._state, State)
+        return isinstance(self.estimator, Updating) and self.estimator._state.holds_rows
 
     @property
     def can_change(self) -> bool:

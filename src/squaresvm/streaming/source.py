@@ -71,6 +71,11 @@ class Block:
     place: str
 
     @property
+    def row_weights(self) -> FloatArray:
+        """The weight of each row: 1 where there are none."""
+        return np.broadcast_to(1.0, self.rows) if self.weights is None else self.weights
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return int(self.y.shape[0])
