@@ -11,7 +11,6 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm import LSSVC, RLSSVC, LagrangianSVC, Status
-from squaresvm.factors.ldl import LDLFactor
 from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator, LinearOperator
 from squaresvm.problem import Loss
@@ -27,6 +26,7 @@ from squaresvm.solvers import (
     TwoSmo,
 )
 from squaresvm.solvers.choose import SOLVERS, choose
+from squaresvm.solvers.rlssvm import LDLFactor
 from squaresvm.solvers.smo import MAX_SWEEPS
 from support import oracle, problems
 
