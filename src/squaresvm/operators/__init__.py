@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from squaresvm.operators.base import Operator
 from squaresvm.operators.computed import LinearOperator, OnDemandOperator, RowCache
 from squaresvm.operators.distributed import DistributedOperator
 from squaresvm.operators.precomputed import PrecomputedOperator
 from squaresvm.operators.single import SingleKernel
-from squaresvm.operators.store import KernelStore
+from squaresvm.operators.store import KernelStore, Operator
 from squaresvm.operators.stored import DenseOperator, ProximalOperator, StoredOperator, SubsetOperator
 
 __all__ = [

@@ -9,9 +9,8 @@ import scipy.linalg
 
 from squaresvm.kernels import Kernel, inner_products
 from squaresvm.linalg.blas import times
-from squaresvm.operators.base import Operator
 from squaresvm.operators.single import SingleKernel, Tiles
-from squaresvm.operators.store import KernelStore
+from squaresvm.operators.store import KernelStore, Operator
 from squaresvm.operators.stored import DenseOperator
 from squaresvm.rows.chunks import Features
 from squaresvm.runtime.resources import available_memory, row_blocks

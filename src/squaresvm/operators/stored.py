@@ -9,9 +9,8 @@ import numpy as np
 
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
-from squaresvm.operators.base import Operator
 from squaresvm.operators.single import SingleKernel
-from squaresvm.operators.store import KernelStore
+from squaresvm.operators.store import KernelStore, Operator
 from squaresvm.rows.chunks import Chunks, Features, dropped
 from squaresvm.runtime.resources import on_threads, row_blocks, thread_count
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
