@@ -22,8 +22,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from squaresvm.family import Bias
-from squaresvm.runtime.jit import is_compiled
-from squaresvm.runtime.resources import in_order
+from squaresvm.runtime.resources import in_order, is_compiled
 from squaresvm.solvers.block_cg import conjugate_gradients
 from squaresvm.typing import FloatArray, IntArray, Matrix
 

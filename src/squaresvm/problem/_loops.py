@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from squaresvm.runtime.jit import compiled
+from squaresvm.runtime.resources import compiled
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = [

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from squaresvm.family import Loss
 from squaresvm.linalg.blas import times
 from squaresvm.problem.passes import Evaluate, RowBlock, Sums, Totals, in_float64, slack
-from squaresvm.runtime.jit import is_compiled
+from squaresvm.runtime.resources import is_compiled
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [

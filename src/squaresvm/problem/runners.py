@@ -14,8 +14,7 @@ from squaresvm.problem.passes import RowBlock
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.survey import Sample
 from squaresvm.rows.labels import indicator_signs, sign_columns, value_columns
-from squaresvm.runtime.jit import is_compiled
-from squaresvm.runtime.resources import in_order, thread_count, threads_for_blas
+from squaresvm.runtime.resources import in_order, is_compiled, thread_count, threads_for_blas
 from squaresvm.streaming import Block, Source
 from squaresvm.typing import FloatArray, Matrix
 

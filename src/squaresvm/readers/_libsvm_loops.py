@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from squaresvm.runtime.jit import compiled
+from squaresvm.runtime.resources import compiled
 from squaresvm.typing import FloatArray
 
 __all__ = [

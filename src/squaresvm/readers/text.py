@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.readers.origin import MISSING, Place, TableError, opened
-from squaresvm.runtime.jit import is_compiled
+from squaresvm.runtime.resources import is_compiled
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["LARGEST_INDEX", "CsvBlock", "LibsvmText", "csv_blocks", "holds_libsvm", "libsvm_texts"]

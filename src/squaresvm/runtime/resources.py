@@ -1,12 +1,14 @@
-"""Threads and memory: how many, how much is free, and how many rows a temporary block may have.
+"""Threads, memory and compiled loops: how many, how much is free, and how many rows a block may have.
 
 A BLAS keeps to one thread beside ours, results come in order with bounded look-ahead, locks survive a fork.
+Loops are compiled by Numba where it is there, and are Python where it is not.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,15 +16,18 @@ from contextlib import contextmanager
 from functools import cache
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "BLOCK_BYTES",
+    "SlowLoopsWarning",
     "available_memory",
+    "compiled",
     "fork_safe_lock",
     "in_order",
+    "is_compiled",
     "on_threads",
     "read_ahead",
     "row_blocks",
@@ -222,3 +227,69 @@ def available_memory() -> float:
         return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
         return float("inf")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SlowLoopsWarning(UserWarning):
+    """Numba is not installed: loops run as Python, with the same results and hundreds of times slower."""
+
+
+def compiled(
+    *, fastmath: bool | set[str] = False, inline: str = "never"
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that has a loop compiled when it is first called, without the interpreter's lock.
+
+    What was compiled is kept on disk for the next process. Where no folder for that can be written, neither
+    that of the package nor one in the home of the user, each process compiles anew; the environment variable
+    ``NUMBA_CACHE_DIR`` names another folder. Without Numba the loop is what it says in Python.
+
+    Use it only in modules that are imported where a loop is about to run: Numba takes half a second.
+
+    Parameters
+    ----------
+    fastmath : bool or set of str, default=False
+        What the compiler may assume of floating-point numbers.
+    inline : {'never', 'always'}, default='never'
+    """
+    numba = _numba()
+
+    def decorate(loop: Callable[P, R]) -> Callable[P, R]:
+        if numba is None:
+            return loop
+        options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "inline": inline}
+        try:
+            found = numba.njit(cache=True, **options)(loop)
+        except RuntimeError:  # There is no folder to keep it in.
+            found = numba.njit(**options)(loop)
+        return cast(Callable[P, R], found)
+
+    return decorate
+
+
+@cache
+def _numba() -> Any:
+    """Return the module; None, and a warning the first time, where it is not installed."""
+    try:
+        import numba
+    except ImportError:
+        warnings.warn(
+            "numba is not installed: some loops run as Python, with the same results but far slower "
+            "(pip install numba)",
+            SlowLoopsWarning,
+            stacklevel=3,
+        )
+        return None
+    return numba
+
+
+@cache
+def is_compiled() -> bool:
+    """Return whether loops are compiled; where they are not, products of NumPy are the faster way."""
+    try:
+        from numba import config
+    except ImportError:
+        return False
+    return not getattr(config, "DISABLE_JIT", False)

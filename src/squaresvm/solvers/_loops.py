@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from squaresvm.runtime.jit import compiled
+from squaresvm.runtime.resources import compiled
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["greedy_updates", "ordered_updates", "pairwise_updates", "row_updates"]

@@ -15,7 +15,7 @@ from squaresvm.operators import LinearOperator, RowCache
 from squaresvm.operators.computed import pivoted_features
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_between, check_choice, check_flag, check_integer
-from squaresvm.runtime.jit import is_compiled
+from squaresvm.runtime.resources import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, search_active_sets
 from squaresvm.solvers.base import IterativeSolver, Monitor, by_column

@@ -12,8 +12,7 @@ from squaresvm.operators import DistributedOperator, OnDemandOperator
 from squaresvm.problem import Loss, Problem
 from squaresvm.problem.products import is_wide
 from squaresvm.problem.runners import COMPILED_SIZE
-from squaresvm.runtime.jit import is_compiled
-from squaresvm.runtime.resources import available_memory, thread_count
+from squaresvm.runtime.resources import available_memory, is_compiled, thread_count
 from squaresvm.solution import Solution
 from squaresvm.solvers.active_set import ActiveSet
 from squaresvm.solvers.base import Callback, Solver

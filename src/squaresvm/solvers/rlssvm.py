@@ -15,7 +15,7 @@ import numpy as np
 from squaresvm.linalg.blas import multiply_add, solve_triangular_in_place
 from squaresvm.linalg.lapack import NotPositiveDefiniteError, NotPositiveSemidefiniteError, cholesky_in_place
 from squaresvm.problem import Problem
-from squaresvm.runtime.jit import compiled
+from squaresvm.runtime.resources import compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.base import Monitor, tell
 from squaresvm.solvers.equalities import SetSystem, bias_of_no_rows, changes, factoring

@@ -19,7 +19,7 @@ if sys.argv[1] == "no numba":
     sys.modules["numba"] = None
 import numpy as np
 warnings.simplefilter("error")
-from squaresvm.runtime.jit import SlowLoopsWarning, is_compiled
+from squaresvm.runtime.resources import SlowLoopsWarning, is_compiled
 assert is_compiled() is (sys.argv[1] == "compiled")
 caught = warnings.catch_warnings(record=True)
 told = caught.__enter__()
