@@ -94,7 +94,7 @@ class TestRoundTrip:
         assert_same_model(loaded, model, X)
 
     def test_rows_in_fortran_order(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(squaresvm.rows.rows, "LARGE_BYTES", 10)  # Larger rows are not copied.
+        monkeypatch.setattr(squaresvm.rows, "LARGE_BYTES", 10)  # Larger rows are not copied.
         X, y = data("binary", M, seed=0)
         model = LSSVC().fit(np.asfortranarray(X), y)
         loaded = again(model, tmp_path)

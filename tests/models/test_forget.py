@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-import squaresvm.rows.rows
+import squaresvm.rows
 from squaresvm import LSSVC, LSSVR, RLSSVC, ProximalSVC
 from support import histories
 from support.histories import ESTIMATORS, KERNELS, PLAIN, PROBES, History, combinations, data, values
@@ -266,7 +266,7 @@ class TestLinear:
 @pytest.mark.parametrize("name", PLAIN)
 def test_rows_too_large_to_copy(name, kernel, monkeypatch):
     """Large rows are struck out, not copied; that must not show."""
-    monkeypatch.setattr(squaresvm.rows.rows, "LARGE_BYTES", 100)
+    monkeypatch.setattr(squaresvm.rows, "LARGE_BYTES", 100)
     history = begin(name, kernel)
     rng = np.random.default_rng(0)
     for step in range(7):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import squaresvm.rows.rows
+import squaresvm.rows
 from squaresvm import LSSVR
 from support import histories, oracle
 from support.histories import PLAIN, PROBES, History, data
@@ -127,7 +127,7 @@ class TestLargeRows:
 
     @pytest.fixture(autouse=True)
     def everything_is_large(self, monkeypatch):
-        monkeypatch.setattr(squaresvm.rows.rows, "LARGE_BYTES", 100)
+        monkeypatch.setattr(squaresvm.rows, "LARGE_BYTES", 100)
 
     def fitted(self, name, kernel, convert):
         kind = "regression" if name == "LSSVR" else "binary"
