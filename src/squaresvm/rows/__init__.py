@@ -1,4 +1,4 @@
-"""Training rows: features, labels, weights and ids that stay; validated, held in one place, replaced whole."""
+"""Training rows: features, labels, weights, ids that stay; validated, held in one place, replaced whole."""
 
 from __future__ import annotations
 
