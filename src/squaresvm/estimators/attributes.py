@@ -1,8 +1,11 @@
-"""What a fitted estimator shows of its model."""
+"""What a fitted estimator shows of its model, and says of the rows of a source."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -14,15 +17,20 @@ from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.solution import Certificate
+from squaresvm.streaming import Block, Source
+from squaresvm.streaming.output import check_out, write_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["FittedAttributes"]
+__all__ = ["FittedAttributes", "refuse_out"]
+
+T = TypeVar("T")
 
 
 class FittedAttributes:
     """The attributes of a fitted estimator, read from its state: copies that nobody can write to."""
 
     kernel: str | KernelFunction
+    n_features_in_: int
     _state: Model
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -128,6 +136,47 @@ class FittedAttributes:
     def C_(self) -> Any:
         """The C of the fit; where targets have C of their own, of each of them."""
         return self._fitted("C_").C
+
+    # What it says of a source -----------------------------------------------------------------------
+
+    def _said(
+        self,
+        source: Source,
+        task: Callable[[Block], np.ndarray[Any, Any]],
+        out: str | os.PathLike[str] | None,
+        name: str,
+        labels: Iterable[Hashable] = (),
+    ) -> Iterator[np.ndarray[Any, Any]] | Path:
+        """Return what a task says of each block of a source; where it was written, if it was to be.
+
+        A file has a column named `name`, or one named so for each label.
+        """
+        if out is None:
+            return self._over_source(source, task)
+        path, names = check_out(out), tuple(f"{name}_{label}" for label in labels) or (name,)
+        return write_blocks(self._over_source(source, task), path, names)
+
+    def _over_source(self, source: Source, task: Callable[[Block], T]) -> Iterator[T]:
+        """Make a pass over a source with a task that decides on its blocks."""
+        if source.n_features != self.n_features_in_:
+            raise ValueError(
+                f"the source has {source.n_features} features, but the model was fitted on "
+                f"{self.n_features_in_}"
+            )
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and source.feature_names is not None and tuple(names) != source.feature_names:
+            place = next(i for i, name in enumerate(source.feature_names) if name != names[i])
+            raise ValueError(
+                f"feature {place} of the source is {source.feature_names[place]!r}, but the model was fitted "
+                f"on {names[place]!r} there: give the columns in the order of the fit"
+            )
+        return source.map(task)
+
+
+def refuse_out(out: object) -> None:
+    """Raise unless nothing is to be written: rows in memory have their answer in memory."""
+    if out is not None:
+        raise ValueError("out can be given only with a source: save the array that is returned")
 
 
 def _read_only(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

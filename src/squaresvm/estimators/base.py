@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -47,13 +46,10 @@ from squaresvm.runtime.arguments import (
 from squaresvm.runtime.extras import Documented
 from squaresvm.solvers.base import Solver
 from squaresvm.solvers.choose import check_solver, choose_for_source
-from squaresvm.streaming import Block, DaskSource, Source, is_source
-from squaresvm.streaming.output import check_out, write_blocks
+from squaresvm.streaming import DaskSource, Source, is_source
 from squaresvm.typing import FloatArray, Matrix
 
-__all__ = ["SquareSVM", "refuse_out"]
-
-T = TypeVar("T")
+__all__ = ["SquareSVM"]
 
 
 class SquareSVM(Documented, FittedAttributes, Proving, CallbackSupportMixin, BaseEstimator):
@@ -384,38 +380,3 @@ class SquareSVM(Documented, FittedAttributes, Proving, CallbackSupportMixin, Bas
     def _prepared(self, X: Any, *, new_levels: bool = True) -> Any:
         preparation = None if self._record is None else self._record.preparation
         return X if preparation is None else prepared_rows(X, preparation, new_levels=new_levels)
-
-    def _said(
-        self,
-        source: Source,
-        task: Callable[[Block], np.ndarray[Any, Any]],
-        out: str | os.PathLike[str] | None,
-        names: tuple[str, ...],
-    ) -> Iterator[np.ndarray[Any, Any]] | Path:
-        """Return what a task says of each block of a source; where it was written, if it was to be."""
-        if out is None:
-            return self._over_source(source, task)
-        path = check_out(out)
-        return write_blocks(self._over_source(source, task), path, names)
-
-    def _over_source(self, source: Source, task: Callable[[Block], T]) -> Iterator[T]:
-        """Make a pass over a source with a task that decides on its blocks."""
-        if source.n_features != self.n_features_in_:
-            raise ValueError(
-                f"the source has {source.n_features} features, but the model was fitted on "
-                f"{self.n_features_in_}"
-            )
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and source.feature_names is not None and tuple(names) != source.feature_names:
-            place = next(i for i, name in enumerate(source.feature_names) if name != names[i])
-            raise ValueError(
-                f"feature {place} of the source is {source.feature_names[place]!r}, but the model was fitted "
-                f"on {names[place]!r} there: give the columns in the order of the fit"
-            )
-        return source.map(task)
-
-
-def refuse_out(out: object) -> None:
-    """Raise unless nothing is to be written: rows in memory have their answer in memory."""
-    if out is not None:
-        raise ValueError("out can be given only with a source: save the array that is returned")

@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 
-from squaresvm.estimators.base import refuse_out
+from squaresvm.estimators.attributes import refuse_out
 from squaresvm.estimators.left_out import PredictingSets
 from squaresvm.estimators.requests import Updating, WaitingRows
 from squaresvm.judging.calibration import Calibration
@@ -23,7 +23,7 @@ from squaresvm.models.model import Decider, Model, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import has_columns, indicator, indicator_signs, two_labels
+from squaresvm.rows.labels import balanced_weights, has_columns, indicator, indicator_signs, two_labels
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
@@ -111,12 +111,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
             if unknown and not is_refit:
                 raise ValueError(f"class_weight names {unknown[0]!r}, which is no label in y")
             return {label: float(weight) for label, weight in self.class_weight.items() if label in known}
-        # 'balanced' by weighted counts: a row of weight 2 counts as two rows.
-        held = rows.weights > 0
-        classes, codes = np.unique(rows.y[held], return_inverse=True)
-        counts = np.bincount(codes, weights=rows.weights[held])
-        shares = counts.sum() / (classes.size * counts)
-        return dict(zip(classes.tolist(), shares.tolist(), strict=True))
+        return balanced_weights(rows.y, rows.weights)
 
     def _named_weights(self) -> dict[Hashable, float]:
         if not isinstance(self.class_weight, Mapping):
@@ -159,14 +154,9 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
         """
         state = self._current()
         if is_source(X):
-            classes = np.arange(state.solution.bias.size) if state.classes is None else state.classes
-            labels = classes.tolist()
-            names = (
-                ("decision",)
-                if state.solution.bias.size == 1
-                else tuple(f"decision_{label}" for label in labels)
-            )
-            return self._said(X, Decider.of(state).decisions, out, names)
+            k = state.solution.bias.size
+            labels = range(k) if state.classes is None else state.classes.tolist()
+            return self._said(X, Decider.of(state).decisions, out, "decision", labels if k > 1 else ())
         refuse_out(out)
         return as_flat(self._decision(state, X))
 
@@ -177,9 +167,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
         ----------
         X : array-like, data frame or sparse matrix of shape (rows, n), or source
         out : path, optional
-            With a source, a file to write to, block by block: ``.npy`` or ``.parquet``. It is there when all
-            is written, or not at all.
-            The column in Parquet is named ``prediction``.
+            As in `decision_function`; the column in Parquet is named ``prediction``.
 
         Returns
         -------
@@ -191,9 +179,8 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
             decide = Decider.of(state)
             if out is not None and decide.classes is not None:
                 decide = replace(decide, classes=storable(decide.classes))
-            count = 1 if decide.classes is not None else state.solution.bias.size
-            names = ("prediction",) if count == 1 else tuple(f"prediction_{j}" for j in range(count))
-            return self._said(X, decide.labels, out, names)
+            k = 1 if decide.classes is not None else state.solution.bias.size
+            return self._said(X, decide.labels, out, "prediction", range(k) if k > 1 else ())
         refuse_out(out)
         return labels_of(state, self._decision(state, X))
 
@@ -264,13 +251,9 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
                 state = self._holding("calibrating probabilities anew")
                 if state.known.calibration is None:
                     values, weights = state.values_to_calibrate_on(), state.given_weights[state.held]
-                    y, classes = state.rows.y[state.held], state.classes
-                    if classes is None:
-                        found = Calibration.of_labels(values, y, weights)
-                    else:
-                        moved = state.settings.weighs_classes(classes)
-                        found = Calibration.fit(values, np.searchsorted(classes, y), weights, moved)
-                    state.known.calibration = found
+                    moved = state.settings.weighs_classes(state.classes)
+                    y = state.rows.y[state.held]
+                    state.known.calibration = Calibration.of(values, y, state.classes, weights, moved)
         assert state.calibration is not None
         return state, state.calibration
 
@@ -296,18 +279,15 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
         -------
         self
         """
-        if has_columns(y):
-            if classes is not None:
-                raise ValueError("classes is for rows of one label: y says by 0 and 1 which labels there are")
-            step = self.learn if self.__sklearn_is_fitted__() else self.fit
-            return step(X, y, sample_weight, ids)
+        is_indicator, is_fitted = has_columns(y), self.__sklearn_is_fitted__()
         if classes is not None:
-            known = np.asarray(classes)
-            strange = np.setdiff1d(np.asarray(y), known)
+            if is_indicator:
+                raise ValueError("classes is for rows of one label: y says by 0 and 1 which labels there are")
+            strange = np.setdiff1d(np.asarray(y), np.asarray(classes))
             if strange.size:
                 raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not among classes")
-        if self.__sklearn_is_fitted__():
-            return self.learn(X, y, sample_weight, ids)
+        if is_indicator or is_fitted:
+            return (self.learn if is_fitted else self.fit)(X, y, sample_weight, ids)
         waiting: WaitingRows | None = self.__dict__.get("_waiting")
         if waiting is None and (classes is None or np.unique(np.asarray(y)).size != 1):
             return self.fit(X, y, sample_weight, ids)
@@ -360,7 +340,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
         -------
         float
         """
-        return self._share_of_right(*self._loo_inside(fixed_set, groups))
+        return self._score_of(*self._loo_inside(fixed_set, groups))
 
     def cross_decision_function(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> FloatArray:
         """Return f at each row held, of the model without its fold, in the order of ``ids_``.
@@ -384,16 +364,11 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
 
         Examples
         --------
-        >>> import numpy as np
         >>> from sklearn.datasets import load_iris
         >>> from squaresvm import LSSVC
-        >>> X, y = load_iris(return_X_y=True)
-        >>> model = LSSVC(C=10.0, gamma=0.2).fit(X, y)
+        >>> model = LSSVC(C=10.0, gamma=0.2).fit(*load_iris(return_X_y=True))
         >>> model.cross_decision_function(cv=5).shape
         (150, 3)
-        >>> patients = np.arange(150) % 10
-        >>> round(model.cross_score(groups=patients), 3)
-        0.973
         """
         return as_flat(self._cross(cv, groups)[1])
 
@@ -411,22 +386,8 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
         """
         return labels_of(*self._cross(cv, groups))
 
-    def cross_score(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> float:
-        """Return the share of rows, by sample weight, that the model without their fold labels rightly.
-
-        Parameters
-        ----------
-        cv, groups :
-            As in `cross_decision_function`.
-
-        Returns
-        -------
-        float
-        """
-        return self._share_of_right(*self._cross_inside(cv, groups))
-
     @staticmethod
-    def _share_of_right(state: State, values: FloatArray) -> float:
+    def _score_of(state: State, values: FloatArray) -> float:
         held, y = state.held, state.rows.y[state.held]
         truth = indicator(y) if state.classes is None else y
         predicted, weights = labels_of(state, values), state.given_weights[held]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from squaresvm.typing import IntArray, Matrix
 if TYPE_CHECKING:
     from squaresvm.estimators.base import SquareSVM
 
-__all__ = ["Evidence", "hashes_of", "moved_since_fit"]
+__all__ = ["Evidence", "classes_lost", "hashes_between", "hashes_of", "moved_since_fit"]
 
 _VERSIONS = {
     "squaresvm": __version__,
@@ -48,6 +48,26 @@ def hashes_of(
     if X is None:
         X = rows.X[positions] if isinstance(positions, slice) else rows.take(positions)
     return tuple(row_hashes(key, X, rows.y[positions], given[positions], rows.ids.values[positions], tags))
+
+
+def hashes_between(
+    key: bytes, before: Model, after: Model, gone: IntArray | None, record: Any
+) -> tuple[bytes, ...]:
+    """Return the hashes of rows that leave, or else of those that came; none where rows are not held."""
+    if not before.holds_rows:
+        return ()
+    held = before.holding("forget").rows
+    if gone is not None:
+        return hashes_of(key, held, gone, record=record)
+    rows = after.holding("learn").rows
+    return hashes_of(key, rows, np.arange(held.count, rows.count), record=record)
+
+
+def classes_lost(before: Model, after: Model) -> tuple[Hashable, ...]:
+    """Return the classes whose last row has left."""
+    if before.classes is None or after.classes is None or after.classes is before.classes:
+        return ()
+    return tuple(np.setdiff1d(before.classes, after.classes).tolist())
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,6 +88,27 @@ class LeavingOut(SquareSVM):
                 values[rows] = found
         return state, values
 
+    def cross_score(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> float:
+        """Return the score of all rows held at once, each by the model without its fold.
+
+        The share of rows with the right label, or the coefficient of determination; rows count by their
+        sample weights.
+
+        Parameters
+        ----------
+        cv, groups :
+            As in `cross_predict`.
+
+        Returns
+        -------
+        float
+        """
+        return self._score_of(*self._cross_inside(cv, groups))
+
+    @staticmethod
+    def _score_of(state: State, values: FloatArray) -> float:
+        raise NotImplementedError
+
     def influence(
         self, X: Any, y: Any, scoring: Any = None, groups: npt.ArrayLike | None = None
     ) -> FloatArray:

@@ -1,13 +1,15 @@
-"""What estimators write into their logs, and what they show of it to others."""
+"""Requests and their receipts: what estimators write into their logs, and what they show of it to others."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Hashable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +22,7 @@ from squaresvm.models.model import Update
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.runtime.arguments import check_positive
 
-__all__ = ["Proving", "begun", "log_of", "written"]
+__all__ = ["Proposal", "Proving", "Requests", "begun", "log_of", "written"]
 
 #: Making a receipt of two dozen fields anew takes longer than all else that is written of a request.
 _BLANK = Receipt((), 0, 0.0, False, False, 0.0)
@@ -277,3 +279,80 @@ class Proving:
             for name, values in found.items()
             if any(value is None or abs(value) > share for value in values)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What a request leads to, for whoever puts it in place together with something else.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One that nobody has yet, with the new model.
+    commit : callable
+        To be called once, when the estimator is about to be in place.
+    receipt : Receipt or None
+        Of a request to forget.
+    """
+
+    estimator: Any
+    commit: Callable[[], None]
+    receipt: Receipt | None = None
+
+
+class Requests(Proving):
+    """Learning and forgetting, for whatever says what a request would lead to."""
+
+    def learn(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None = None,
+        ids: Iterable[Hashable] | None = None,
+    ) -> Self:
+        """Add rows: the model equals a fit of all rows with the numbers resolved at `fit`.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (k, n)
+            With a precomputed kernel, kernel values of shape (k, held + k).
+        y : array-like of shape (k,)
+        sample_weight : array-like of shape (k,), optional
+        ids : iterable of hashables, or 'index', optional
+            Required if the rows held have ids of their own, refused if they have arrival numbers. An id
+            that is held names the new rows as well.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with REQUESTS:
+            self._adopt_proposal(self._propose_learn(X, y, sample_weight, ids))
+        return self
+
+    def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
+        """Return what `learn` leads to; the lock is held until it is in place or given up."""
+        raise NotImplementedError
+
+    def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
+        """Return what `forget` leads to; the lock is held until it is in place or given up."""
+        raise NotImplementedError
+
+    def _adopt_proposal(self, proposal: Proposal) -> None:
+        raise NotImplementedError
+
+    def _forgotten(self, ids: Iterable[Hashable], verify: bool) -> Receipt:
+        """Remove rows, and return the receipt; the lock is held."""
+        start = time.perf_counter()
+        return self._adopted(self._propose_forget(ids, bool(verify)), verify, start)
+
+    def _adopted(self, proposal: Proposal, verify: bool, start: float) -> Receipt:
+        """Put a request to forget in place, and return its receipt."""
+        self._adopt_proposal(proposal)
+        receipt = proposal.receipt
+        assert receipt is not None
+        if verify:
+            sealed = self._sealed_log().receipts()[-1]
+            return sealed.but(ids=receipt.ids, classes_gone=receipt.classes_gone)
+        return receipt.but(seconds=time.perf_counter() - start)

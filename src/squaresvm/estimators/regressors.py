@@ -25,7 +25,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 
-from squaresvm.estimators.base import refuse_out
+from squaresvm.estimators.attributes import refuse_out
 from squaresvm.estimators.left_out import PredictingIntervals
 from squaresvm.estimators.requests import Reweighting, Updating
 from squaresvm.judging.robust import Robust
@@ -202,10 +202,8 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
         if return_std and (is_source(X) or out is not None):
             raise ValueError("return_std is for rows in memory: give blocks of a source one by one")
         if is_source(X):
-            names = tuple(f"prediction_{j}" for j in range(state.solution.bias.size))
-            return self._said(
-                X, Decider.of(state).decisions, out, names if len(names) > 1 else ("prediction",)
-            )
+            k = state.solution.bias.size
+            return self._said(X, Decider.of(state).decisions, out, "prediction", range(k) if k > 1 else ())
         refuse_out(out)
         values = _shaped(state, self._decision(state, X))
         if not return_std:
@@ -282,7 +280,7 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
         -------
         float
         """
-        return self._determination(*self._loo_inside(groups=groups))
+        return self._score_of(*self._loo_inside(groups=groups))
 
     def cross_predict(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> FloatArray:
         """Return the value at each row held, of the model without its fold, in the order of ``ids_``.
@@ -314,20 +312,6 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
         True
         """
         return _shaped(*self._cross(cv, groups))
-
-    def cross_score(self, cv: Any = None, groups: npt.ArrayLike | None = None) -> float:
-        """Return the coefficient of determination of `cross_predict`, over all rows at once.
-
-        Parameters
-        ----------
-        cv, groups :
-            As in `cross_predict`.
-
-        Returns
-        -------
-        float
-        """
-        return self._determination(*self._cross_inside(cv, groups))
 
     def log_marginal_likelihood(self) -> float:
         """Return the logarithm of the evidence for C and the kernel: equation (2), summed over targets.
@@ -361,7 +345,7 @@ class LSSVR(RegressorMixin, Reweighting, PredictingIntervals, Updating):
             return np.sqrt(np.maximum(state.variances(self._checked_queries(X)), 0.0))
 
     @staticmethod
-    def _determination(state: State, values: FloatArray) -> float:
+    def _score_of(state: State, values: FloatArray) -> float:
         held = state.held
         return float(r2_score(state.rows.y[held], values, sample_weight=state.given_weights[held]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_X_y, validate_data
 
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.estimators.evidence import hashes_of
+from squaresvm.estimators.evidence import classes_lost, hashes_between, hashes_of
 from squaresvm.estimators.left_out import LeavingOut
-from squaresvm.estimators.receipts import Proving, begun, written
+from squaresvm.estimators.receipts import Proposal, Requests, begun, written
 from squaresvm.evidence.columns import Columns
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.judging.robust import Robust, robust_weights
@@ -31,7 +31,7 @@ from squaresvm.runtime.arguments import check_flag
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["Proposal", "Requests", "Reweighting", "Updating", "WaitingRows"]
+__all__ = ["Reweighting", "Updating", "WaitingRows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,83 +72,6 @@ class WaitingRows:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """What a request leads to, for whoever puts it in place together with something else.
-
-    Parameters
-    ----------
-    estimator : estimator
-        One that nobody has yet, with the new model.
-    commit : callable
-        To be called once, when the estimator is about to be in place.
-    receipt : Receipt or None
-        Of a request to forget.
-    """
-
-    estimator: Any
-    commit: Callable[[], None]
-    receipt: Receipt | None = None
-
-
-class Requests(Proving):
-    """Learning and forgetting, for whatever says what a request would lead to."""
-
-    def learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: npt.ArrayLike | None = None,
-        ids: Iterable[Hashable] | None = None,
-    ) -> Self:
-        """Add rows: the model equals a fit of all rows with the numbers resolved at `fit`.
-
-        Parameters
-        ----------
-        X : array-like, data frame or sparse matrix of shape (k, n)
-            With a precomputed kernel, kernel values of shape (k, held + k).
-        y : array-like of shape (k,)
-        sample_weight : array-like of shape (k,), optional
-        ids : iterable of hashables, or 'index', optional
-            Required if the rows held have ids of their own, refused if they have arrival numbers. An id
-            that is held names the new rows as well.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        with REQUESTS:
-            self._adopt_proposal(self._propose_learn(X, y, sample_weight, ids))
-        return self
-
-    def _propose_learn(self, X: Any, y: Any, sample_weight: Any = None, ids: Any = None) -> Proposal:
-        """Return what `learn` leads to; the lock is held until it is in place or given up."""
-        raise NotImplementedError
-
-    def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
-        """Return what `forget` leads to; the lock is held until it is in place or given up."""
-        raise NotImplementedError
-
-    def _adopt_proposal(self, proposal: Proposal) -> None:
-        raise NotImplementedError
-
-    def _forgotten(self, ids: Iterable[Hashable], verify: bool) -> Receipt:
-        """Remove rows, and return the receipt; the lock is held."""
-        start = time.perf_counter()
-        return self._adopted(self._propose_forget(ids, bool(verify)), verify, start)
-
-    def _adopted(self, proposal: Proposal, verify: bool, start: float) -> Receipt:
-        """Put a request to forget in place, and return its receipt."""
-        self._adopt_proposal(proposal)
-        receipt = proposal.receipt
-        assert receipt is not None
-        if verify:
-            sealed = self._sealed_log().receipts()[-1]
-            return sealed.but(ids=receipt.ids, classes_gone=receipt.classes_gone)
-        return receipt.but(seconds=time.perf_counter() - start)
-
-
 class Updating(LeavingOut, Requests):
     """Learning and forgetting; see :class:`squaresvm.LSSVC`."""
 
@@ -173,10 +96,10 @@ class Updating(LeavingOut, Requests):
             kind,
             update,
             (before.n_rows, after.n_rows),
-            _hashes(log.key, before, after, gone, self._record),
+            hashes_between(log.key, before, after, gone, self._record),
             time.perf_counter() - start,
             names,
-            _lost(before, after),
+            classes_lost(before, after),
         )
         return Proposal(trial, update.commit, receipt)
 
@@ -301,7 +224,7 @@ class Updating(LeavingOut, Requests):
         key, held = log.key, after.certificate.residual
         found = Receipt(names, after.n_rows, held, False, True, 0.0, checked=after.n_rows)
         left, came = hashes_of(key, before.rows), hashes_of(key, after.rows)
-        seconds, gone = time.perf_counter() - start, _lost(before, after)
+        seconds, gone = time.perf_counter() - start, classes_lost(before, after)
         trial._log, receipt = written(log, "forget", found, counts, left, seconds, names, gone, came)
         trial._log = replace(trial._log, columns=Columns.of(X))  # Of the other features there were none yet.
         return Proposal(trial, claim.commit, receipt)
@@ -383,24 +306,6 @@ class Updating(LeavingOut, Requests):
             if self.__sklearn_is_fitted__():
                 self.flush()
             return super().__getstate__()
-
-
-def _hashes(key: bytes, before: Model, after: Model, gone: IntArray | None, record: Any) -> tuple[bytes, ...]:
-    """Return the hashes of rows that leave, or else of those that came; none where rows are not held."""
-    if not before.holds_rows:
-        return ()
-    held = before.holding("forget").rows
-    if gone is not None:
-        return hashes_of(key, held, gone, record=record)
-    rows = after.holding("learn").rows
-    return hashes_of(key, rows, np.arange(held.count, rows.count), record=record)
-
-
-def _lost(before: Model, after: Model) -> tuple[Hashable, ...]:
-    """Return the classes whose last row has left."""
-    if before.classes is None or after.classes is None or after.classes is before.classes:
-        return ()
-    return tuple(np.setdiff1d(before.classes, after.classes).tolist())
 
 
 def _check_weights(sample_weight: npt.ArrayLike | None, X: Matrix) -> FloatArray:

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -85,6 +86,20 @@ class Calibration:
     below: FloatArray
     offset: FloatArray | None = None
     independent: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        decision: FloatArray,
+        y: np.ndarray[Any, Any],
+        classes: np.ndarray[Any, Any] | None,
+        weights: FloatArray,
+        with_offset: bool = False,
+    ) -> Calibration:
+        """Return the maps of rows with one label out of `classes`, or of rows with several."""
+        if classes is None:
+            return cls.of_labels(decision, y, weights)
+        return cls.fit(decision, np.searchsorted(classes, y), weights, with_offset)
 
     @classmethod
     def of_labels(cls, decision: FloatArray, targets: FloatArray, weights: FloatArray) -> Calibration:

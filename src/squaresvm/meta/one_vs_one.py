@@ -20,8 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from squaresvm.estimators.callbacks import FitTasks, tells_callbacks
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.estimators.evidence import Evidence, hashes_of, moved_since_fit
-from squaresvm.estimators.receipts import begun, log_of, written
-from squaresvm.estimators.requests import Proposal, Requests
+from squaresvm.estimators.receipts import Proposal, Requests, begun, log_of, written
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.kernels import scale_gamma
 from squaresvm.meta.pairs import Pairs, Votes, Voting, features_of, fit_pair, in_pair, places, train_pairs

@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells_callbacks
-from squaresvm.estimators.requests import Proposal
+from squaresvm.estimators.receipts import Proposal
 from squaresvm.evidence.receipt import Receipt
 from squaresvm.meta.decay import Decay, check_decay, check_times
 from squaresvm.models.ownership import REQUESTS

@@ -375,10 +375,8 @@ def _calibrate(
         left = 1.0 - costs[rows] * leverage(sample.X[rows], costs[rows], column)
         # y - f without the row is (y - f) / (1 - C leverage); the sample is of rows that are in the sums.
         values[rows, column] = targets[rows, column] - error[rows] / np.maximum(left, 1e-12)
-    if encoding.classes is None:
-        return Calibration.of_labels(values, targets, sample.weights)
-    codes = np.searchsorted(encoding.classes, sample.y)
-    return Calibration.fit(values, codes, sample.weights, with_offset)
+    y = targets if encoding.classes is None else sample.y
+    return Calibration.of(values, y, encoding.classes, sample.weights, with_offset)
 
 
 def _leverage(problem: LinearProblem, solution: Solution) -> Callable[[Matrix, FloatArray, int], FloatArray]:

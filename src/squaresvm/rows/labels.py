@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 from squaresvm.typing import FloatArray
 
 __all__ = [
+    "balanced_weights",
     "decided",
     "has_columns",
     "indicator",
@@ -200,3 +202,11 @@ def same_kind(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> np.ndar
 
 def _kind(dtype: np.dtype[Any]) -> str:
     return {"U": "text", "S": "bytes", "b": "truth values"}.get(dtype.kind, "numbers")
+
+
+def balanced_weights(y: np.ndarray[Any, Any], weights: FloatArray) -> dict[Hashable, float]:
+    """Return the weights that give every class the same share: a row of weight 2 counts as two rows."""
+    held = weights > 0
+    classes, codes = np.unique(y[held], return_inverse=True)
+    counts = np.bincount(codes, weights=weights[held])
+    return dict(zip(classes.tolist(), (counts.sum() / (classes.size * counts)).tolist(), strict=True))

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 import squaresvm
-from squaresvm.estimators.requests import Proposal, Updating
+from squaresvm.estimators.receipts import Proposal
+from squaresvm.estimators.requests import Updating
 from squaresvm.evidence.log import Log
 from squaresvm.files import History, Record, with_columns
 from squaresvm.files.container import checksum
