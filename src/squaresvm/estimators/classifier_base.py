@@ -23,7 +23,14 @@ from squaresvm.models.model import Decider, Model, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import balanced_weights, has_columns, indicator, indicator_signs, two_labels
+from squaresvm.rows.labels import (
+    balanced_weights,
+    check_among,
+    has_columns,
+    indicator,
+    indicator_signs,
+    two_labels,
+)
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
@@ -283,9 +290,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
         if classes is not None:
             if is_indicator:
                 raise ValueError("classes is for rows of one label: y says by 0 and 1 which labels there are")
-            strange = np.setdiff1d(np.asarray(y), np.asarray(classes))
-            if strange.size:
-                raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not among classes")
+            check_among(y, classes)
         if is_indicator or is_fitted:
             return (self.learn if is_fitted else self.fit)(X, y, sample_weight, ids)
         waiting: WaitingRows | None = self.__dict__.get("_waiting")

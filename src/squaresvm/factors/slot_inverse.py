@@ -301,10 +301,7 @@ class SlotInverse:
             self.pending = grown
 
     def corrections(self, weights: FloatArray, size: int) -> FloatArray:
-        """Return the sum of the first columns of corrections times `weights`, of shape (count, 1).
-
-        The sum has a value for each of `size` slots.
-        """
+        """Return the sum over `size` slots of the first columns of corrections times `weights` (count, 1)."""
         strips = self.settled_pending().reshape(-1, _STRIP, self.pending.shape[1])
         return (strips[: -(-size // _STRIP), :, : weights.shape[0]] @ weights).reshape(-1)[:size]
 
@@ -354,19 +351,6 @@ def invert_further(room: FloatArray, split: int, stop: int) -> None:
         0: a whole Cholesky factor.
     stop : int
         m: the whole inverse, afterwards.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from squaresvm.factors.slot_inverse import invert_further
-    >>> room = np.array([[2.0, 0.0], [1.0, 0.5]], order="F")  # L of H = [4, 2; 2, 1.25]
-    >>> invert_further(room, 0, 1)
-    >>> room[:, 0]
-    array([ 0.25, -0.5 ])
-    >>> invert_further(room, 1, 2)
-    >>> np.tril(room)
-    array([[ 1.25,  0.  ],
-           [-2.  ,  4.  ]])
     """
     corner, rows = room[split:stop, split:stop], room[split:stop, :split]
     below = room[stop:, split:stop]

@@ -26,7 +26,7 @@ from squaresvm.kernels import scale_gamma
 from squaresvm.meta.pairs import Pairs, Votes, Voting, features_of, fit_pair, in_pair, places, train_pairs
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Ids, Rows, canonical_csr, ids_from
-from squaresvm.rows.labels import same_kind
+from squaresvm.rows.labels import check_among, same_kind
 from squaresvm.runtime.arguments import check_flag
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
@@ -247,9 +247,7 @@ class OneVsOne(Voting, Requests):
         self
         """
         if classes is not None:
-            strange = np.setdiff1d(np.asarray(y), np.asarray(classes))
-            if strange.size:
-                raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not among classes")
+            check_among(y, classes)
         step = self.learn if self.__sklearn_is_fitted__() else self.fit
         return step(X, y, sample_weight, ids)
 
@@ -283,10 +281,7 @@ class OneVsOne(Voting, Requests):
             return self._forgotten(ids, verify)
 
     def _propose_forget(self, ids: Iterable[Hashable], verify: bool = False) -> Proposal:
-        positions = self._votes.rows.ids.positions(ids)
-        if positions.size == 0:
-            raise ValueError("no ids were given: there is nothing to forget")
-        return self._propose_forget_at(positions, verify)
+        return self._propose_forget_at(self._votes.rows.ids.some_positions(ids), verify)
 
     def _propose_forget_at(self, positions: IntArray, verify: bool = False) -> Proposal:
         """Return what forgetting the rows at some positions leads to, whatever other rows have their ids."""

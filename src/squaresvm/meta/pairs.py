@@ -26,6 +26,7 @@ from squaresvm.judging.folds import Folds
 from squaresvm.models.model import as_flat
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.rows import Rows, canonical_csr
+from squaresvm.rows.labels import decided
 from squaresvm.runtime.extras import Documented
 from squaresvm.solution import Certificate
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
@@ -182,9 +183,7 @@ class Votes:
 
     def labels(self, decision: FloatArray) -> np.ndarray[Any, Any]:
         """Return the label that each row's votes stand for."""
-        if decision.shape[1] == 1:
-            return self.classes[(decision[:, 0] > 0).astype(np.intp)]
-        return self.classes[decision.argmax(axis=1)]
+        return decided(self.classes, decision)
 
     def share_of_right(self, decision: FloatArray) -> float:
         """Return the share of rows held, by sample weight, that votes label rightly."""
@@ -253,8 +252,7 @@ class Voting(Documented, CallbackSupportMixin, MetaEstimatorMixin, ClassifierMix
         ndarray of shape (rows,) or (rows, n_classes)
             The largest is the class that is predicted; positive for ``classes_[1]`` of two.
         """
-        values = self._current().decision(self._checked(X))
-        return values[:, 0] if values.shape[1] == 1 else values
+        return as_flat(self._current().decision(self._checked(X)))
 
     def _current(self) -> Votes:
         check_is_fitted(self)
@@ -312,8 +310,7 @@ class Voting(Documented, CallbackSupportMixin, MetaEstimatorMixin, ClassifierMix
         ndarray of shape (m,) or (m, n_classes)
         """
         with REQUESTS:
-            values = self._current().left_out(fixed_set)
-        return values[:, 0] if values.shape[1] == 1 else values
+            return as_flat(self._current().left_out(fixed_set))
 
     def loo_score(self, fixed_set: bool = False) -> float:
         """Return the share of rows, by sample weight, that models without them label rightly.

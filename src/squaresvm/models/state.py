@@ -334,10 +334,7 @@ class State(Model):
 
     def positions_of(self, ids: Any) -> IntArray:
         """Return where the rows of some ids stand, at least one."""
-        positions = self.rows.ids.positions(ids)
-        if positions.size == 0:
-            raise ValueError("no ids were given: there is nothing to forget")
-        return positions
+        return self.rows.ids.some_positions(ids)
 
     def forget(self, positions: IntArray, *, verify: bool = False) -> Update:
         """Return the model without the rows at some positions."""

@@ -1,4 +1,4 @@
-"""Fitted models as ONNX graphs, for places where Python does not run.
+"""The nodes of a model's graph.
 
 ===================  ========================================================================
 part                 operators
@@ -11,195 +11,26 @@ probabilities        leads of :mod:`squaresvm.judging.calibration`, ``Sigmoid``,
 
 from __future__ import annotations
 
-import json
-import os
-import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from squaresvm._version import __version__
-from squaresvm.estimators.base import SquareSVM
-from squaresvm.estimators.classifier_base import SquareSVMClassifier
 from squaresvm.features import Nystrom
 from squaresvm.judging.calibration import Calibration
 from squaresvm.kernels import Kernel
 from squaresvm.models.model import Model
 from squaresvm.models.state import State
-from squaresvm.onnx.steps import with_steps
-from squaresvm.runtime.atomic import replacing
-from squaresvm.runtime.extras import install_line
 from squaresvm.typing import FloatArray
 
-__all__ = ["OPSET", "Graph", "add_classification", "add_labels", "add_regression", "to_onnx"]
-
-
-def to_onnx(
-    model: Any,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    dtype: npt.DTypeLike = np.float64,
-    example: Any = None,
-) -> Any:
-    """Return a fitted model as an ONNX graph, and write it to a file.
-
-    The graph has one input, ``X`` of shape (rows, n_features), and these outputs:
-
-    - of a classifier ``label`` of shape (rows,), ``decision`` of shape (rows,) or (rows, n_classes), and
-      ``probabilities`` of shape (rows, n_classes), whose largest is always that of the label;
-    - of a classifier whose rows may have several labels ``label``, ``decision`` and ``probabilities``, all of
-      shape (rows, n_labels);
-    - of a regressor ``value`` of shape (rows,).
-
-    Parameters
-    ----------
-    model : estimator, or Pipeline of scikit-learn that ends in one
-        Any of the package, fitted from rows or from a stream. Callable and precomputed kernels are refused.
-        The steps of a pipeline are those that skl2onnx knows.
-    path : path-like, optional
-        File to write, whole or not at all.
-    dtype : {'float64', 'float32'}, default='float64'
-        Type of the input, and of decision values, probabilities and values. Between them the graph computes
-        in double precision either way.
-    example : data frame, optional
-        A row or more, which says what types the columns have: needed by a pipeline that was fitted on a data
-        frame. The graph then has one input for each column, of shape (rows, 1), by the column's name.
-
-    Returns
-    -------
-    onnx.ModelProto
-
-    Raises
-    ------
-    ImportError
-        If the package onnx is not there, or for a pipeline skl2onnx: they come with
-        ``pip install 'squaresvm[onnx]'``.
-    ValueError
-        If the model has a kernel without a formula, or a pipeline a step without a graph.
-
-    Warns
-    -----
-    UserWarning
-        If the model cannot be calibrated, as after learning rows with a model fitted from a stream. The graph
-        then has no probabilities.
-
-    Notes
-    -----
-    The graph uses operator set 17. Labels are 64-bit integers, strings, booleans or floats, as in
-    ``classes_``. Rows without a coefficient are left out, but the support rows themselves are in the graph,
-    unless the kernel is linear: after `forget`, export anew and delete the former file. The graph does not
-    check its input: rows with NaN, which the estimators refuse, give NaN.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import onnxruntime
-    >>> from sklearn.datasets import load_iris
-    >>> from squaresvm import LSSVC, to_onnx
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LSSVC(C=10.0).fit(X, y)
-    >>> session = onnxruntime.InferenceSession(to_onnx(model).SerializeToString())
-    >>> label, decision, probabilities = session.run(None, {"X": X})
-    >>> bool(np.all(label == model.predict(X)))
-    True
-    >>> bool(np.allclose(probabilities, model.predict_proba(X), atol=1e-5))
-    True
-    """
-    onnx = _package()
-    kind = _check_dtype(dtype)
-    target = None if path is None else _check_path(path)
-    steps: list[tuple[str, Any]] = []
-    if isinstance(model, Pipeline):
-        *steps, (_, model) = (step for step in model.steps if not isinstance(step[1], str | None))
-    _check_model(model)
-    state, calibration = _state_and_calibration(model)
-    graph, width = Graph(onnx, kind), int(model.n_features_in_)
-    if steps and isinstance(steps[-1][1], Nystrom):
-        width = _add_features(graph, steps.pop()[1])
-    if not isinstance(model, SquareSVMClassifier):
-        add_regression(graph, state)
-    elif state.classes is None:
-        add_labels(graph, state, calibration)
-    else:
-        add_classification(graph, state, calibration)
-    proto = graph.model(type(model).__name__, width)
-    names = getattr(model, "feature_names_in_", None)
-    if steps:
-        proto = with_steps(onnx, proto, steps, example, OPSET)
-    elif names is not None:
-        onnx.helper.set_model_props(proto, {"feature_names": json.dumps(list(names))})
-    if target is not None:
-        with replacing(target) as file:
-            file.write(proto.SerializeToString())
-    return proto
-
-
-# What can be exported ----------------------------------------------------------------------------------
-
-
-def _package() -> Any:
-    try:
-        import onnx
-    except ImportError as error:
-        raise ImportError(
-            f"to_onnx needs the package onnx, which is not installed: {install_line('onnx')}"
-        ) from error
-    return onnx
-
-
-def _check_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = None
-    if kind is None or kind not in (np.float64, np.float32):
-        raise ValueError(f"dtype must be 'float64' or 'float32'; got {dtype!r}")
-    return kind
-
-
-def _check_path(path: str | os.PathLike[str]) -> Path:
-    target = Path(os.path.realpath(path))
-    if target.is_dir() or not target.parent.is_dir():
-        raise ValueError(f"path {os.fspath(path)!r} must be a file in a folder that exists")
-    return target
-
-
-def _check_model(model: Any) -> None:
-    if not isinstance(model, SquareSVM):
-        raise TypeError(
-            f"to_onnx takes a fitted estimator of squaresvm; got {type(model).__name__}. Of a Window give "
-            "its estimator_"
-        )
-    check_is_fitted(model)
-    kernel = model._current().settings.kernel
-    if kernel is None or callable(kernel.function):
-        what = "a precomputed kernel has no formula" if kernel is None else "a callable kernel is Python code"
-        raise ValueError(
-            f"{what}, so the model cannot become an ONNX graph: use kernel='linear', 'rbf', 'poly', "
-            "'sigmoid' or 'laplacian'"
-        )
-
-
-def _state_and_calibration(model: SquareSVM) -> tuple[Model, Calibration | None]:
-    if not isinstance(model, SquareSVMClassifier):
-        return model._current(), None
-    try:
-        return model._calibrated()
-    except ValueError as error:
-        warnings.warn(f"the graph has no probabilities: {error}", UserWarning, stacklevel=3)
-        return model._current(), None
-
+__all__ = ["OPSET", "Graph", "add_classification", "add_features", "add_labels", "add_regression"]
 
 #: An ONNX file is one protobuf message, and those end at 2 GiB. The rest of the graph is small.
 _MOST_BYTES = 2**31 - 2**20
 
 
-def _add_features(graph: Graph, features: Nystrom) -> int:
+def add_features(graph: Graph, features: Nystrom) -> int:
     """Put the features of `Nystrom` in the place of the rows; return how many columns the rows have."""
     if callable(features._map.kernel.function):
         raise ValueError("a callable kernel is Python code, so the features cannot become an ONNX graph")

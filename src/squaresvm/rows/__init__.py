@@ -115,6 +115,13 @@ class Ids:
             found.update(dict.fromkeys(self._repeated.get(value, (position,))))
         return np.fromiter(found, dtype=np.intp, count=len(found))
 
+    def some_positions(self, ids: Iterable[Hashable]) -> IntArray:
+        """Return the same of at least one id; a ValueError where none is given."""
+        positions = self.positions(ids)
+        if positions.size == 0:
+            raise ValueError("no ids were given: there is nothing to forget")
+        return positions
+
     def leaving(self, positions: IntArray) -> tuple[Hashable, ...]:
         """Return the ids, each once, of which no row is held without the rows at `positions`."""
         names = self.values[positions].tolist()

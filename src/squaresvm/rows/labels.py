@@ -6,12 +6,14 @@ from collections.abc import Hashable
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from squaresvm.typing import FloatArray
 
 __all__ = [
     "balanced_weights",
+    "check_among",
     "decided",
     "has_columns",
     "indicator",
@@ -210,3 +212,10 @@ def balanced_weights(y: np.ndarray[Any, Any], weights: FloatArray) -> dict[Hasha
     classes, codes = np.unique(y[held], return_inverse=True)
     counts = np.bincount(codes, weights=weights[held])
     return dict(zip(classes.tolist(), (counts.sum() / (classes.size * counts)).tolist(), strict=True))
+
+
+def check_among(y: npt.ArrayLike, classes: npt.ArrayLike) -> None:
+    """Raise a ValueError unless all labels are among the classes that a caller has named."""
+    strange = np.setdiff1d(np.asarray(y), np.asarray(classes))
+    if strange.size:
+        raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not among classes")
