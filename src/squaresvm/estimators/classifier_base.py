@@ -23,14 +23,7 @@ from squaresvm.models.model import Decider, Model, as_flat, labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
 from squaresvm.rows import Rows
-from squaresvm.rows.labels import (
-    balanced_weights,
-    check_among,
-    has_columns,
-    indicator,
-    indicator_signs,
-    two_labels,
-)
+from squaresvm.rows.labels import balanced, check_among, has_columns, indicator, indicator_signs, two_labels
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import is_source
@@ -118,7 +111,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
             if unknown and not is_refit:
                 raise ValueError(f"class_weight names {unknown[0]!r}, which is no label in y")
             return {label: float(weight) for label, weight in self.class_weight.items() if label in known}
-        return balanced_weights(rows.y, rows.weights)
+        return balanced(rows.y, rows.weights)
 
     def _named_weights(self) -> dict[Hashable, float]:
         if not isinstance(self.class_weight, Mapping):

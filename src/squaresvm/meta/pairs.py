@@ -300,14 +300,7 @@ class Voting(Documented, CallbackSupportMixin, MetaEstimatorMixin, ClassifierMix
     def loo_decision_function(self, fixed_set: bool = False) -> FloatArray:
         """Return the decision values of each row held, by models without that row, in the order of ``ids_``.
 
-        Parameters
-        ----------
-        fixed_set : bool, default=False
-            As in `LSSVC.loo_decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (m,) or (m, n_classes)
+        See `LSSVC.loo_decision_function`.
         """
         with REQUESTS:
             return as_flat(self._current().left_out(fixed_set))

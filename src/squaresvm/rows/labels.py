@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from squaresvm.typing import FloatArray
 
 __all__ = [
-    "balanced_weights",
+    "balanced",
     "check_among",
     "decided",
     "has_columns",
@@ -206,7 +206,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
     return {"U": "text", "S": "bytes", "b": "truth values"}.get(dtype.kind, "numbers")
 
 
-def balanced_weights(y: np.ndarray[Any, Any], weights: FloatArray) -> dict[Hashable, float]:
+def balanced(y: np.ndarray[Any, Any], weights: FloatArray) -> dict[Hashable, float]:
     """Return the weights that give every class the same share: a row of weight 2 counts as two rows."""
     held = weights > 0
     classes, codes = np.unique(y[held], return_inverse=True)
