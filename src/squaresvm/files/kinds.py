@@ -1,7 +1,6 @@
 """Which kinds of models a file may hold: nothing else is ever made from one.
 
-Models of all pairs of classes have the rows once, and of each pair what it has of its own. Results of a
-search over C and gamma are plain JSON.
+Models of all pairs of classes have the rows once, and of each pair what it has of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
-from squaresvm.estimators.requests import Updating
 from squaresvm.features import Nystrom
-from squaresvm.files.claims import decode_maps, encode_maps
+from squaresvm.files.claims import decode_maps, decode_search, encode_maps, encode_search
 from squaresvm.files.states import (
     ESTIMATORS,
     decode_estimator,
@@ -25,10 +23,10 @@ from squaresvm.files.states import (
     decode_rows,
     decode_settings_of,
     decode_state,
+    encode_held_solution,
     encode_model,
     encode_names,
     encode_rows,
-    encode_solution,
     encode_state,
     solved,
 )
@@ -44,26 +42,20 @@ from squaresvm.files.values import (
     encode_parameters,
     encode_settings,
     floats_of,
-    number,
 )
 from squaresvm.meta.one_vs_one import OneVsOne, check_classes
 from squaresvm.meta.pairs import Votes, features_of, for_pair, in_pair
-from squaresvm.models.model import Settings
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.streamed import StreamedState
 from squaresvm.rows import Ids, Rows
-from squaresvm.search.grid import SearchResults
-from squaresvm.search.searching import LooSearch
 from squaresvm.typing import IntArray, Matrix
 
 __all__ = [
     "check_kind",
     "decode_kind",
     "decode_pairs",
-    "decode_search",
     "encode_kind",
     "encode_pairs",
-    "encode_search",
     "rows_held",
 ]
 
@@ -212,7 +204,7 @@ def _encode_pair(
     mine = rows.ids.values[in_pair(rows.y, pair)]
     if mine.tolist() != state.rows.ids.values.tolist():
         raise ValueError(f"the model of the pair {pair} was changed by itself: fit anew")
-    header, arrays = encode_solution(state, factor=factor)
+    header, arrays = encode_held_solution(state, factor=factor)
     if state.rows.given is not None:
         arrays["robust_weights"] = state.rows.weights
     header |= {"settings": encode_settings(state.settings), **encode_search(model)}
@@ -307,100 +299,3 @@ def _decode_pair(
     model.n_features_in_ = int(X.shape[1])
     model._state = state
     return model
-
-
-#: JSON has no numbers for these scores.
-_NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-def encode_search(model: Updating) -> dict[str, Any]:
-    """Return what a search has found, for the header; nothing for estimators that do not search.
-
-    After a row was forgotten there is nothing left: scores were taken from that row, too.
-    """
-    if not isinstance(model, LooSearch):
-        return {}
-    found, grouped = model._search, {"grouped": True} if model._had_groups else {}
-    if found is None:
-        return {"search": None, **grouped}
-    return {
-        **grouped,
-        "search": {
-            "cells": [list(cell) for cell in found.cells],
-            "scores": [score if math.isfinite(score) else str(score) for score in found.scores],
-            "seconds": list(found.seconds),
-            "rounds": [int(number) for number in found.rounds],
-            "exact": list(found.exact),
-            "sampled": found.sampled,
-            "targets": [
-                [score if math.isfinite(score) else str(score) for score in row] for row in found.targets
-            ],
-            "splits": [
-                [score if math.isfinite(score) else str(score) for score in row] for row in found.splits
-            ],
-        },
-    }
-
-
-def decode_search(model: Updating, header: dict[str, Any], settings: Settings) -> None:
-    """Give an estimator that searches what its search has found."""
-    described = header.get("search")
-    if not isinstance(model, LooSearch):
-        if described is not None:
-            raise ValueError(f"it holds a search, and {type(model).__name__} makes none")
-        return
-    model._search = None if described is None else _results(described, model._has_gamma, settings)
-    model._had_groups = bool(header.get("grouped", False))
-
-
-def _results(described: Any, has_gamma: bool, settings: Settings) -> SearchResults:
-    lists = [described[name] for name in ("cells", "scores", "seconds", "rounds")]
-    # Files of the first versions name no inexact cells: there were none.
-    lists.append(described.get("exact", [True] * len(described["cells"])))
-    if not all(isinstance(some, list) and len(some) == len(lists[0]) for some in lists):
-        raise ValueError("the results of its search do not fit together")
-    cells, scores, seconds, rounds, exact = lists
-    sampled = described.get("sampled", False)
-    splits = described.get("splits", [[] for _ in cells])
-    if len(splits) != len(cells) or len({len(row) for row in splits}) > 1:
-        raise ValueError("the scores of the folds of its search do not fit together")
-    targets = described.get("targets", [[] for _ in cells])
-    if len(targets) != len(cells) or len({len(row) for row in targets}) > 1:
-        raise ValueError("the scores of the targets of its search do not fit together")
-    if not all(type(value) is int and value >= 0 for value in rounds):
-        raise ValueError("the rounds of its search are impossible")
-    if not all(type(value) is bool for value in (*exact, sampled)):
-        raise ValueError("which cells of its search are exact is not said")
-    found = SearchResults(
-        [_cell(cell, has_gamma) for cell in cells],
-        [_score(score) for score in scores],
-        [number(value, "a time of its search") for value in seconds],
-        rounds,
-        exact,
-        sampled,
-        [tuple(_score(score) for score in row) for row in splits],
-        [tuple(_score(score) for score in row) for row in targets],
-    )
-    if all(math.isnan(score) for score in found.scores):
-        raise ValueError("its search has found nothing")
-    gamma = settings.kernel.gamma if has_gamma and settings.kernel is not None else None
-    best = found.cells[found.best_of_targets[0]] if any(found.targets) else found.best
-    if any(found.targets):  # The settings are those of the smallest C.
-        best = (min(found.cells[place][0] for place in found.best_of_targets), best[1])
-    if best != (settings.C, gamma):
-        raise ValueError("its C and gamma are not the best of its search")
-    return found
-
-
-def _cell(cell: Any, has_gamma: bool) -> tuple[float, float | None]:
-    if not isinstance(cell, list) or len(cell) != 2 or (cell[1] is not None) is not has_gamma:
-        raise ValueError("a cell of its search is incomplete")
-    C = number(cell[0], "a C of its search")
-    gamma = None if cell[1] is None else number(cell[1], "a gamma of its search")
-    if C <= 0 or (gamma is not None and gamma <= 0):
-        raise ValueError("a cell of its search is out of range")
-    return C, gamma
-
-
-def _score(score: Any) -> float:
-    return _NO_NUMBERS[score] if isinstance(score, str) else number(score, "a score of its search")

@@ -34,12 +34,7 @@ from squaresvm.models.ownership import Claim
 from squaresvm.models.problems import check_costs, find_classes
 from squaresvm.models.several_cs import SeveralCs
 from squaresvm.models.state import State
-from squaresvm.operators import (
-    Operator,
-    PrecomputedOperator,
-    ProximalOperator,
-    StoredOperator,
-)
+from squaresvm.operators import Operator, PrecomputedOperator, ProximalOperator, StoredOperator
 from squaresvm.operators.precomputed import check_symmetric
 from squaresvm.problem import Loss, Problem
 from squaresvm.rows import Rows
@@ -57,6 +52,7 @@ __all__ = [
     "decode_solution",
     "decode_solver",
     "decode_state",
+    "encode_held_solution",
     "encode_model",
     "encode_names",
     "encode_rows",
@@ -101,7 +97,7 @@ def encode_state(state: State, *, factor: bool) -> tuple[dict[str, Any], Arrays]
     header, arrays = encode_rows(state.rows)
     arrays |= encode_matrix(state.rows.X)
     header |= {"sparse": bool(sp.issparse(state.rows.X))}
-    solved, found = encode_solution(state, factor=factor)
+    solved, found = encode_held_solution(state, factor=factor)
     if state.settings.kernel is None:
         found["kernel_matrix"] = _kernel_matrix(state)
     return header | solved, arrays | found
@@ -117,7 +113,20 @@ def encode_rows(rows: Rows) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, Any], Arrays]:
+def encode_held_solution(state: State, *, factor: bool) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of the solution of rows that are held."""
+    header, arrays = encode_solution(state)
+    header["certificate"] = encode_certificate(state.claimed)
+    if isinstance(state, SeveralCs):
+        header["Cs"] = state.C.tolist()
+        header["certificates"] = [encode_certificate(part.claimed) for part in state.parts]
+    if factor:
+        header["factor"], stored = _factor(state)
+        arrays |= stored
+    return header, arrays
+
+
+def encode_solution(state: Model) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a solution, with all that predictions need beside the rows."""
     solution = state.solution
     header = {
@@ -138,14 +147,6 @@ def encode_solution(state: Model, *, factor: bool = False) -> tuple[dict[str, An
     calibration = state.calibration
     if calibration is not None:
         arrays |= encode_maps(calibration)
-    if isinstance(state, State):
-        header["certificate"] = encode_certificate(state.claimed)
-    if isinstance(state, SeveralCs):
-        header["Cs"] = state.C.tolist()
-        header["certificates"] = [encode_certificate(part.claimed) for part in state.parts]
-    if factor and isinstance(state, State):
-        header["factor"], stored = _factor(state)
-        arrays |= stored
     return header, arrays
 
 
