@@ -13,19 +13,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
 from squaresvm.estimators.classifier_base import SquareSVMClassifier
+from squaresvm.estimators.requests import Updating
 from squaresvm.features import Nystrom
 from squaresvm.files.claims import decode_maps, decode_search, encode_maps, encode_search
 from squaresvm.files.states import (
-    ESTIMATORS,
-    decode_estimator,
-    decode_names,
     decode_rows,
-    decode_settings_of,
     decode_state,
     encode_held_solution,
-    encode_model,
-    encode_names,
     encode_rows,
     encode_state,
     solved,
@@ -37,6 +33,7 @@ from squaresvm.files.values import (
     decode_kernel,
     decode_matrix,
     decode_parameters,
+    decode_settings,
     encode_kernel,
     encode_matrix,
     encode_parameters,
@@ -45,9 +42,11 @@ from squaresvm.files.values import (
 )
 from squaresvm.meta.one_vs_one import OneVsOne, check_classes
 from squaresvm.meta.pairs import Votes, features_of, for_pair, in_pair
+from squaresvm.models.model import Settings
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.streamed import StreamedState
 from squaresvm.rows import Ids, Rows
+from squaresvm.search import LSSVCCV, LSSVRCV, RLSSVCCV, LagrangianSVCCV
 from squaresvm.typing import IntArray, Matrix
 
 __all__ = [
@@ -58,6 +57,34 @@ __all__ = [
     "encode_pairs",
     "rows_held",
 ]
+
+#: Estimators that a file may hold, by name.
+ESTIMATORS: dict[str, type[Updating]] = {
+    cls.__name__: cls
+    for cls in (
+        *(LSSVC, LSSVR, RelaxedLSSVC, ProximalSVC, LagrangianSVC, RLSSVC),
+        *(LSSVCCV, LSSVRCV, RLSSVCCV, LagrangianSVCCV),
+    )
+}
+
+
+def encode_model(model: Updating) -> dict[str, Any]:
+    """Return the header of an estimator, whatever its state consists of."""
+    settings = model._state.settings
+    return {
+        "estimator": type(model).__name__,
+        "parameters": encode_parameters(model.get_params(deep=False), settings.class_weight),
+        "settings": encode_settings(settings),
+        "n_features": int(model.n_features_in_),
+        "feature_names": encode_names(model),
+    }
+
+
+def encode_names(model: Any) -> list[str] | None:
+    """Return the names of the columns, where the rows of the fit had some."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
 
 _KINDS: dict[str, type[Any]] = {**ESTIMATORS, "OneVsOne": OneVsOne, "Nystrom": Nystrom}
 
@@ -113,6 +140,39 @@ def rows_held(model: Any) -> int:
     if isinstance(model, Nystrom):
         return 0
     return int(model.ids_.size) if isinstance(model, OneVsOne) else int(model._state.n_rows)
+
+
+def decode_estimator(header: dict[str, Any]) -> Updating:
+    """Return the estimator that a header names, not fitted yet."""
+    cls = ESTIMATORS.get(str(header["estimator"]))
+    if cls is None:
+        raise ValueError(f"it names an estimator {str(header['estimator'])[:40]!r}, which does not exist")
+    model = cls(**decode_parameters(header["parameters"]))
+    model._check_parameters()
+    return model
+
+
+def decode_settings_of(cls: type[Updating], header: dict[str, Any]) -> Settings:
+    """Return the numbers of a fit; a ValueError where they are not those of such an estimator."""
+    settings = decode_settings(header["settings"])
+    wanted = cls._proximal and not settings.is_linear
+    if settings.loss != cls._loss or settings.proximal is not wanted:
+        raise ValueError(f"its numbers are not those of {cls.__name__}")
+    if issubclass(cls, SquareSVMClassifier) is not (settings.class_weight is not None):
+        raise ValueError(f"its class weights are not those of {cls.__name__}")
+    return settings
+
+
+def decode_names(model: Any, header: dict[str, Any], n_features: int) -> None:
+    """Give a model the number of its columns and their names."""
+    if header["n_features"] != n_features:
+        raise ValueError("its number of columns is not that of its rows")
+    model.n_features_in_ = n_features
+    names = header["feature_names"]
+    if names is not None:
+        if len(names) != n_features or not all(isinstance(name, str) for name in names):
+            raise ValueError("its columns have the wrong names")
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 # Landmarks and what maps rows to their features ---------------------------------------------------------
