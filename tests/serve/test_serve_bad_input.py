@@ -17,7 +17,7 @@ import squaresvm
 from squaresvm.serve import Limits, Settings, make_app
 from squaresvm.serve.access import Access, add_token
 from squaresvm.serve.inference import parse_infer
-from squaresvm.serve.play import GRID
+from squaresvm.serve.play import GRID, Board
 from squaresvm.serve.rows import (
     RequestError,
     csv_request,
@@ -57,6 +57,9 @@ BAD = [
     ("forget", {"ids": [f"p{i}" for i in range(90)]}, 422),
     ("forget", {"ids": [1e300, 10**400]}, 422),
     ("learn", {"records": [ROW], "labels": [0]}, 422),
+    ("learn", {"records": [ROW], "labels": [0], "ids": ["x"], "weights": [0.5]}, 400),
+    ("forget", {"ids": ["p1"], "verify": True}, 400),
+    ("predict", {"records": [ROW], "probability": True}, 400),
     ("learn", {"records": [ROW], "labels": [0], "ids": ["x", "y"]}, 422),
     ("learn", {"records": [ROW], "labels": [0.5], "ids": ["x"]}, 422),
     ("learn", {"records": [ROW], "labels": ["zero"], "ids": ["x"]}, 422),
@@ -117,7 +120,8 @@ def test_routes_that_are_not_there(folder):
         assert client.get("/models/..%2fclouds").status == 404
         assert client.get("/models/../../etc/passwd").status == 404
         assert client.get("/static/../app.py").status == 404
-        assert client.ask("PUT", "/models/clouds/learn", b"{}", JSON).status == 405
+        wrong = client.ask("PUT", "/models/clouds/learn", b"{}", JSON)
+        assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
         assert client.get("/models/clouds/receipts?limit=-1").status == 400
         assert client.get("/models/clouds/receipts?before=x").status == 400
         assert client.post("/models/clouds/forget", {"ids": ["p1"]}, idempotency_key="k" * 300).status == 400
@@ -198,6 +202,8 @@ def test_what_cannot_be_served_is_refused_at_once(folder):
     (folder / "t.json").write_text('{"tokens": [{"name": "x", "sha256": "0", "roles": ["all"]}]}')
     with pytest.raises(ValueError, match="'x' has no hash"):
         Access.read(folder / "t.json")
+    with pytest.raises(ValueError, match="no such file: make one with --add-token"):
+        Access.read(folder / "none.json")
     with pytest.raises(ValueError, match="roles are predict"):
         add_token(folder / "t2.json", "x", ["all"])
 
@@ -255,6 +261,21 @@ def test_hostile_bytes_end_in_a_request_error(view, body):
             attempt()
         except RequestError as error:
             assert 400 <= error.status < 500  # noqa: PT017
+
+
+@pytest.mark.parametrize("action", ["add", "move", "remove"])
+def test_a_board_that_lost_its_model_fits_anew(action):
+    board = Board()
+    board.add([[-0.5, 0.0], [0.5, 0.0], [0.0, 0.5], [0.0, -0.5]], [-1, 1, -1, 1])
+    board.model = None  # As after a request that failed half-way.
+    if action == "add":
+        board.add([[0.2, 0.3]], [1])
+    elif action == "move":
+        board.move(0, (-0.4, 0.1))
+    else:
+        board.remove([3])
+    assert board.model.ids_.tolist() == list(board.points)
+    assert board.check()["difference"] < 1e-10
 
 
 def test_the_playground_refuses_what_it_cannot_play(tmp_path):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -17,7 +18,7 @@ import squaresvm
 from squaresvm.evidence.receipt import check_known, read_receipts
 from squaresvm.serve.folder import JOURNAL_NAME, Folder
 from squaresvm.serve.journal import Journal, JournalError
-from squaresvm.serve.rows import Limits
+from squaresvm.serve.rows import Limits, RequestError
 from support.server import Client, serving
 
 MARK = 1234567.8125  # Exact in binary, and in no other row.
@@ -43,10 +44,12 @@ def opened(folder, **options):
 
 
 def crashed(models):
-    """Let go of the journal and of nothing else: the process is gone."""
+    """Let go of what the system takes from a process that is gone: the journal, and locks of files."""
     models._stopping.set()
     models._keeper.join()
     models.journal.close()
+    for model in models.models.values():
+        model._lock.close()
 
 
 @pytest.fixture(autouse=True)
@@ -296,7 +299,8 @@ def test_a_replaced_file_never_drops_an_acknowledged_request_in_silence(folder, 
     change(models, "forget", {"ids": ["p1"]})
     if not running:
         crashed(models)
-    squaresvm.save(squaresvm.LSSVC().fit(X[:50], y[:50]), folder / "clouds.model", overwrite=True)
+    squaresvm.save(squaresvm.LSSVC().fit(X[:50], y[:50]), folder / "other")
+    os.replace(folder / "other", folder / "clouds.model")  # By somebody who asks for no lock.
     if running:
         model = models.find("clouds")
         model.writer.submit(model.look).result()
@@ -315,6 +319,56 @@ def test_a_replaced_file_never_drops_an_acknowledged_request_in_silence(folder, 
     models.close()
 
 
+def test_the_server_and_others_who_change_the_file_take_turns(folder):
+    def forget_in_the_file():
+        with squaresvm.locked(folder / "clouds.model"):
+            model = squaresvm.load(folder / "clouds.model")
+            model.forget(["p2"])
+            squaresvm.save(model, folder / "clouds.model")
+
+    models = opened(folder)
+    model = models.find("clouds")
+    with pytest.raises(RequestError, match="nobody"):
+        change(models, "forget", {"ids": ["nobody"]})
+    with squaresvm.locked(folder / "clouds.model"):
+        pass  # A request that was refused keeps nobody out.
+    change(models, "forget", {"ids": ["p1"]})
+    other = threading.Thread(target=forget_in_the_file)
+    other.start()
+    other.join(0.3)
+    assert other.is_alive()  # It waits until the file has the request.
+    assert model.writer.submit(model.save).result()
+    other.join()
+    entry, _ = change(models, "forget", {"ids": ["p3"]})  # Of the file as it is now, looked at or not.
+    assert entry.receipt["remaining"] == 87
+    assert model.fault is None
+    models.close()
+    held = squaresvm.load(folder / "clouds.model").ids_.tolist()
+    assert held == [f"p{i}" for i in range(90) if i not in (1, 2, 3)]
+
+
+def test_others_wait_for_requests_of_a_server_that_died(folder):
+    models = opened(folder)
+    change(models, "forget", {"ids": ["p1"]})
+    crashed(models)
+    again = opened(folder)
+    model = again.find("clouds")
+    assert model.unsaved == 1
+    waiting = threading.Event()
+
+    def save_beside():
+        with squaresvm.locked(folder / "clouds.model"):
+            waiting.set()
+
+    other = threading.Thread(target=save_beside)
+    other.start()
+    assert not waiting.wait(0.3)
+    assert model.writer.submit(model.save).result()
+    assert waiting.wait(20)
+    other.join()
+    again.close()
+
+
 def test_one_server_a_folder(folder):
     models = opened(folder)
     with pytest.raises(JournalError, match="another server"):
@@ -331,6 +385,16 @@ def test_damaged_files_and_odd_names_do_not_stop_the_others(folder):
     assert models.find("broken").fault is not None
     assert not models.is_ready
     models.close()
+
+
+def test_a_server_of_an_empty_folder_says_so_and_ends_when_it_is_asked_to(tmp_path):
+    command = [sys.executable, "-m", "squaresvm", "serve", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (0, -signal.SIGTERM)
+    assert lines[0].startswith("Serving ")
+    assert "no file *.model" in lines[1]
 
 
 def test_kill_9(folder):

@@ -173,12 +173,43 @@ def test_a_new_level_comes_and_goes(table):
     assert squaresvm.load(table / "people.model").n_features_in_ == before
 
 
+def test_what_a_model_does_not_know_is_said(table):
+    with serving(table) as client:
+        found = client.post(
+            "/models/people/predict",
+            {"records": [{"age": 44, "town": "Xanten"}, {"age": 61, "town": "Ulm"}]},
+        ).json
+        row = {"records": [{"age": 44, "town": "Xanten"}], "labels": ["unsure"], "ids": ["visitor-99"]}
+        learned = client.post("/models/people/learn", row).json
+        gone = client.post("/models/people/forget", {"ids": ["visitor-99"]}).json
+        receipts = client.get("/models/people/receipts").body
+    assert found["unknown_levels"] == {"town": ["Xanten"]}
+    assert (learned["new_classes"], learned["new_levels"]) == (1, 1)
+    assert (gone["new_classes"], gone["new_levels"]) == (0, 0)
+    assert b"Xanten" not in receipts  # Counts only: receipts stay when the row is gone.
+    assert b"unsure" not in receipts
+
+
+def test_a_table_of_one_column(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": np.arange(20.0)})
+    model = squaresvm.LSSVC().fit(frame, np.arange(20) > 9)
+    squaresvm.save(model, tmp_path / "m.model")
+    with serving(tmp_path) as client:
+        found = client.ask("POST", "/models/m/predict", b"age\n3\n14\n", {"content-type": "text/csv"})
+    assert found.json["predictions"] == [False, True]
+
+
 def test_learning_from_csv(table):
     with serving(table) as client:
         body = b"who,age,town,label\nv1,39,Ulm,well\nv2,61,Bonn,sick\n"
         reply = client.ask("POST", "/models/people/learn", body, {"content-type": "text/csv"})
         assert (reply.status, reply.json["rows"]) == (200, 2)
-        assert client.post("/models/people/forget", {"ids": ["v1", "v2"]}).json["remaining"] == 60
+        ids = client.ask("POST", "/models/people/forget", b"who\nv1\n", {"content-type": "text/csv"})
+        assert ids.json["remaining"] == 61  # A table of ids, or rows with their ids.
+        rows = b"who,age,town,label\nv2,61,Bonn,sick\n"
+        again = client.ask("POST", "/models/people/forget", rows, {"content-type": "text/csv"})
+        assert again.json["remaining"] == 60
 
 
 def test_the_report_names_rows_that_look_mislabelled(tmp_path, clouds):
@@ -254,7 +285,7 @@ def test_mlflow_hands_frames_to_the_preparation(table):
     assert model.predict(frame, params={"probabilities": True}).shape == (60, 2)
     with pytest.raises(ValueError, match="no column 'town'"):
         model.predict(frame[["age"]])
-    with pytest.raises(ValueError, match="send records with names"):
+    with pytest.raises(ValueError, match="records with names"):
         model.predict(np.zeros((2, 3)))
 
 

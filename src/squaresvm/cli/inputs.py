@@ -16,7 +16,7 @@ import squaresvm
 from squaresvm.cli.console import BadInputError, counted, naming
 from squaresvm.cli.options import TableOptions
 from squaresvm.estimators.requests import Updating
-from squaresvm.files import Record, with_columns
+from squaresvm.files import Record, with_columns, with_new_levels
 from squaresvm.files.front import Front
 from squaresvm.readers import Column, SparseRows, Table, TableError, read
 from squaresvm.readers.notation import PLAIN, AmbiguousError, guess_number
@@ -170,12 +170,9 @@ def new_rows(
         table = _without(table, labels.missing, "without a label", notes)
     if preparation.missing == "drop":
         table = _without(table, ~preparation.complete(table), "with a missing value", notes)
-    new = preparation.unknown_levels(table)
-    if new:
-        preparation, sources = preparation.with_levels(new)
-        history = Record.of(model).history
-        model = with_columns(model, sources)
-        Record(history, preparation).attach(model)  # Rows are hashed by the names of their columns.
+    model = with_new_levels(model, table)
+    preparation = Record.of(model).preparation
+    assert preparation is not None
     y = (
         _values(table, preparation.label)
         if regression

@@ -107,6 +107,7 @@ from squaresvm.meta.window import Window
 from squaresvm.models.model import Known
 from squaresvm.models.state import State
 from squaresvm.models.streamed import StreamedState
+from squaresvm.readers import Table
 from squaresvm.readers.preparation import Preparation
 from squaresvm.runtime.arguments import check_positive
 from squaresvm.runtime.atomic import locked
@@ -359,6 +360,23 @@ def with_columns(model: Model, sources: IntArray) -> Model:
         other._state = replace(state, solution=solution, sums=None, n_features=int(sources.size))
     other.n_features_in_ = int(sources.size)
     return other
+
+
+def with_new_levels(model: Updating, table: Table) -> Updating:
+    """Return a model with a column for each level of a table that it does not know; itself if there is none.
+
+    Its record has the preparation that goes with it, for receipts name columns by that.
+    """
+    record = Record.of(model)
+    if record.preparation is None:
+        return model
+    new = record.preparation.unknown_levels(table)
+    if not new:
+        return model
+    preparation, sources = record.preparation.with_levels(new)
+    model = with_columns(model, sources)
+    replace(record, preparation=preparation).attach(model)
+    return model
 
 
 def _moved(base: Matrix, sources: IntArray) -> Matrix:

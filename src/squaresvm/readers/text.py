@@ -46,7 +46,11 @@ class CsvBlock:
 
 
 def csv_blocks(
-    path: Path, file: BinaryIO, block_rows: int = _BLOCK_ROWS, header: bool | None = True
+    path: Path,
+    file: BinaryIO,
+    block_rows: int = _BLOCK_ROWS,
+    header: bool | None = True,
+    fewest: int = 2,
 ) -> Iterator[CsvBlock]:
     """Yield the rows of a CSV file.
 
@@ -62,6 +66,8 @@ def csv_blocks(
     header : bool or None, default=True
         Whether the first line names the columns, which are ``column_1, column_2, ...`` where it does not.
         None: it does, unless it looks like a row, which is an error.
+    fewest : int, default=2
+        Columns that it must name.
 
     Yields
     ------
@@ -81,7 +87,7 @@ def csv_blocks(
     else:
         if header is None:
             _check_names(path, *first)
-        names = _names(path, *first)
+        names = _names(path, *first, fewest)
     block = CsvBlock([], {name: [] for name in names})
     for line, record in records:
         if not record or record == [""]:
@@ -158,9 +164,9 @@ def _words(error: csv.Error) -> str:
     return "a cell is too long" if "field larger" in text else text.splitlines()[0]
 
 
-def _names(path: Path, line: int, record: list[str]) -> list[str]:
+def _names(path: Path, line: int, record: list[str], fewest: int) -> list[str]:
     names, place = [name.strip() for name in record], f"{path}, line {line}"
-    if len(names) < 2:
+    if len(names) < fewest:
         raise TableError(f"{place}: names one column only: a table needs a label and a feature")
     # Tools write an index without a name, and lines that end in a delimiter.
     names = [name or f"column_{number}" for number, name in enumerate(names, 1)]

@@ -102,6 +102,8 @@ def _read(path: Path) -> list[Token]:
     try:
         lines: Any = json.loads(path.read_text(encoding="utf-8"))["tokens"]
         tokens = [Token(str(line["name"]), line["sha256"], frozenset(line["roles"])) for line in lines]
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such file: make one with --add-token") from None
     except (ValueError, TypeError, KeyError, LookupError):
         raise ValueError(f"{path}: is no file of tokens: make one with --add-token") from None
     for token in tokens:

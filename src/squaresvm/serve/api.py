@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 import squaresvm
 from squaresvm.files import Record
+from squaresvm.readers import Table
 from squaresvm.serve.endpoint import Endpoint, Metrics, body_of, json_response, read_body
 from squaresvm.serve.folder import Folder
 from squaresvm.serve.inference import model_metadata, parse_infer, render_infer, server_metadata
@@ -21,6 +22,7 @@ from squaresvm.serve.rows import Limits, RequestError, first_line, held_ids, lis
 from squaresvm.serve.served import ServedModel
 from squaresvm.serve.view import View
 from squaresvm.solution import Certificate
+from squaresvm.typing import FloatArray
 
 __all__ = ["Api"]
 
@@ -137,7 +139,9 @@ class Api:
         model = self._model(request)
         body = await read_body(request, self._limits)
         view = model.ready_view()
-        wanted, X = await self._apart(body, functools.partial(self._predict_request, request, body, view))
+        wanted, X, unknown = await self._apart(
+            body, functools.partial(self._predict_request, request, body, view)
+        )
         facts: dict[str, Any] = {"model": model.name}
         if wanted:
             view, answer, p = await model.turn(model.judged, view, X)
@@ -148,19 +152,22 @@ class Api:
         facts["predictions"] = answer.labels.tolist()
         if answer.decision is not None:
             facts["decision"] = answer.decision.tolist()
+        if unknown:
+            facts["unknown_levels"] = unknown
         self._metrics.count_rows("predict", X.shape[0])
         return json_response(facts)
 
-    def _predict_request(self, request: Request, body: bytes, view: View) -> tuple[bool, Any]:
-        label, id = _label_and_id(view)
-        sent = body_of(request, body, label, id, self._limits)
+    def _predict_request(
+        self, request: Request, body: bytes, view: View
+    ) -> tuple[bool, FloatArray, dict[str, list[str]]]:
+        sent = body_of(request, body, ("records", "probabilities"), self._limits, **_label_and_id(view))
         wanted = sent.get("probabilities", request.query_params.get("probabilities") == "true")
         if not isinstance(wanted, bool):
             raise RequestError(400, "'probabilities' must be true or false")
         if wanted and (not view.has_probabilities or view.classes is None):
             raise RequestError(422, "this model has no probabilities")
         table = table_of(list_in(sent, "records", self._limits), self._limits)
-        return wanted, rows_for(table, view.preparation, view.width)
+        return wanted, rows_for(table, view.preparation, view.width), _unknown_levels(table, view)
 
     async def _apart(self, body: bytes, work: Callable[[], Result]) -> Result:
         """Take a body apart here, or beside the event loop where that takes long."""
@@ -180,8 +187,11 @@ class Api:
         model = self._model(request)
         body = await read_body(request, self._limits)
         key = request.headers.get("idempotency-key")
-        label, id = _label_and_id(model.view)
-        sent = await self._apart(body, functools.partial(body_of, request, body, label, id, self._limits))
+        names = ("records", "labels", "ids") if kind == "learn" else ("ids",)
+        columns = _label_and_id(model.view)
+        sent = await self._apart(
+            body, functools.partial(body_of, request, body, names, self._limits, **columns)
+        )
         entry, is_repeated = await model.turn(model.change, kind, sent, key, body)
         if not is_repeated:
             self._metrics.count_rows(kind, entry.receipt["rows"])
@@ -209,7 +219,7 @@ class Api:
     async def absence(self, request: Request) -> Response:
         """Prove that no row of an id is held, under the commitment of the last receipt."""
         model = self._model(request)
-        sent = body_of(request, await read_body(request, self._limits), None, None, self._limits)
+        sent = body_of(request, await read_body(request, self._limits), ("id",), self._limits)
         if "id" not in sent:
             raise RequestError(400, "'id' is missing")
         view = await model.turn(model.saved)
@@ -287,12 +297,21 @@ def _summary(model: ServedModel) -> dict[str, Any]:
     }
 
 
-def _label_and_id(view: View | None) -> tuple[str | None, str | None]:
+def _label_and_id(view: View | None) -> dict[str, str]:
     """Return which columns of a table are no features of the model."""
     preparation = None if view is None else view.preparation
     if preparation is None:
-        return None, None
-    return preparation.label or "label", preparation.id or "id"
+        return {}
+    return {"label": preparation.label or "label", "id": preparation.id or "id"}
+
+
+def _unknown_levels(table: Table | FloatArray, view: View) -> dict[str, list[str]]:
+    """Return, by column, levels that the model does not know: they had no part in what it predicts."""
+    found: dict[str, list[str]] = {}
+    if isinstance(table, Table) and view.preparation is not None:
+        for column, level in view.preparation.unknown_levels(table):
+            found.setdefault(column, []).append(level)
+    return found
 
 
 def _absence(view: View, name: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -31,7 +32,7 @@ from squaresvm.serve.endpoint import (
     error_response,
     json_response,
 )
-from squaresvm.serve.folder import Folder
+from squaresvm.serve.folder import Folder, model_files
 from squaresvm.serve.play import Playground
 from squaresvm.serve.rows import Limits, RequestError
 
@@ -55,11 +56,13 @@ _NAMES = {"type": "array", "minItems": 1, "items": {"type": ["integer", "number"
 _SCHEMAS: dict[str, Any] = {
     "Predict": {
         "type": "object",
+        "additionalProperties": False,
         "required": ["records"],
         "properties": {"records": _RECORDS, "probabilities": {"type": "boolean", "default": False}},
     },
     "Learn": {
         "type": "object",
+        "additionalProperties": False,
         "required": ["records", "labels"],
         "properties": {
             "records": _RECORDS,
@@ -69,10 +72,16 @@ _SCHEMAS: dict[str, Any] = {
     },
     "Absence": {
         "type": "object",
+        "additionalProperties": False,
         "required": ["id"],
         "properties": {"id": {"type": ["integer", "number", "string"]}},
     },
-    "Forget": {"type": "object", "required": ["ids"], "properties": {"ids": _NAMES}},
+    "Forget": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["ids"],
+        "properties": {"ids": _NAMES},
+    },
     "Infer": {
         "type": "object",
         "required": ["inputs"],
@@ -218,7 +227,10 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:
-    return error_response(RequestError(405, "this route does not have this method"))
+    response = error_response(RequestError(405, "this route does not have this method"))
+    if isinstance(error, HTTPException) and error.headers:
+        response.headers.update(error.headers)  # Allow, which names those that it has.
+    return response
 
 
 def _static_names() -> list[str]:
@@ -323,4 +335,6 @@ def run(settings: Settings, say: Callable[[str], object]) -> None:
     )
     name = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     say(f"Serving {settings.folder} at http://{name}:{listener.getsockname()[1]}/ (Ctrl-C ends)")
+    if not model_files(settings.folder):
+        say("There is no file *.model in it yet: one that comes is served within a second.")
     uvicorn.Server(config).run(sockets=[listener])

@@ -262,14 +262,28 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 
 
 def body_of(
-    request: Request, body: bytes, label: str | None, id: str | None, limits: Limits
+    request: Request,
+    body: bytes,
+    names: Sequence[str],
+    limits: Limits,
+    *,
+    label: str | None = None,
+    id: str | None = None,
 ) -> dict[str, Any]:
-    """Return what a body says, in JSON or in CSV."""
+    """Return what a body says, in JSON or in CSV: `names` are what it may speak of.
+
+    A name that is not heeded, such as ``id`` for ``ids``, is refused: rows would be learned without.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        return json_object(body)
+        sent = json_object(body)
+        unknown, known = [name for name in sent if name not in names], ", ".join(names)
+        if unknown:
+            raise RequestError(400, f"{unknown[0][:40]!r} is none of what this route takes: {known}")
+        return sent
     if kind == "text/csv":
-        return csv_request(body, label, id, limits)
+        found = csv_request(body, label, id, limits)
+        return {name: value for name, value in found.items() if name in names}
     # Other kinds a page from elsewhere could send in its reader's stead.
     raise RequestError(415, "the Content-Type must be application/json or text/csv")
 

@@ -13,13 +13,22 @@ from squaresvm.serve.journal import Journal
 from squaresvm.serve.rows import Limits, RequestError
 from squaresvm.serve.served import ServedModel
 
-__all__ = ["JOURNAL_NAME", "Folder"]
+__all__ = ["JOURNAL_NAME", "Folder", "model_files"]
 
 JOURNAL_NAME = ".squaresvm-journal.sqlite"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LOG = logging.getLogger("squaresvm.serve")
 #: Seconds between looks at the folder.
 _LOOK_SECONDS = 1.0
+
+
+def model_files(folder: Path) -> dict[str, Path]:
+    """Return what of a folder is served, by name: files ``*.model`` whose names can stand in an address."""
+    return {
+        path.name.removesuffix(".model"): path
+        for path in sorted(folder.glob("*.model"))
+        if _NAME.fullmatch(path.name.removesuffix(".model")) and path.is_file()
+    }
 
 
 class Folder:
@@ -85,11 +94,7 @@ class Folder:
     def scan(self) -> list[Future[None]]:
         """Take up new files and drop those that are gone; return what is being loaded."""
         with self._scanning:
-            there = {
-                path.name.removesuffix(".model"): path
-                for path in sorted(self._path.glob("*.model"))
-                if _NAME.fullmatch(path.name.removesuffix(".model")) and path.is_file()
-            }
+            there = model_files(self._path)
             for name in set(self.models) - set(there):
                 self.models.pop(name).close()
             loading = []

@@ -122,10 +122,11 @@ class Board:
         """Forget points."""
         for name in names:
             del self.points[name]
-        if self.model is None:
-            return
         if len({label for _, _, label in self.points.values()}) < 2:
             self.model, self.last = None, {}
+            return
+        if self.model is None:
+            self._fit("fit")
             return
         self._timed("forget", lambda: self.model.forget(names))
 
@@ -133,11 +134,8 @@ class Board:
         """Forget a point and learn it elsewhere, under the same name."""
         label = self.points[name][2]
         self.points[name] = (*place, label)
-        if self.model is None:
-            return
         alone = sum(other == label for _, _, other in self.points.values()) == 1
-        if alone:  # Without it there would be one class only, for a moment.
-            self.model = None
+        if self.model is None or alone:  # Without it there would be one class only, for a moment.
             self._fit("fit")
             return
 

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 import squaresvm
-from squaresvm.serve.rows import Limits, RequestError, rows_for, table_of
+from squaresvm.readers.preparation import table_of
+from squaresvm.serve.rows import RequestError, rows_for
 from squaresvm.serve.view import View
 
 __all__ = ["PyFuncModel"]
-
-_NO_LIMITS = Limits(rows=2**62, columns=2**62)
 
 
 class PyFuncModel:
@@ -73,20 +72,9 @@ class PyFuncModel:
 
     def _rows(self, data: Any) -> Any:
         view = self._view
-        if view.preparation is None or not hasattr(data, "columns"):
-            return rows_for(np.asarray(data, dtype=np.float64), view.preparation, view.width)
-        columns = {str(name): data[name].tolist() for name in data.columns}
-        missing = [feature.name for feature in view.preparation.features if feature.name not in columns]
-        if missing:
-            raise RequestError(422, f"there is no column {missing[0]!r}")
-        used = {name: _cells(columns[name]) for name in (one.name for one in view.preparation.features)}
-        records = [dict(zip(used, cells, strict=True)) for cells in zip(*used.values(), strict=True)]
-        return rows_for(table_of(records, _NO_LIMITS), view.preparation, view.width)
-
-
-def _cells(values: list[Any]) -> list[Any]:
-    """Return cells as JSON has them: a value that is missing in a frame is not a number there."""
-    return [None if value is None or value != value else value for value in values]
+        if view.preparation is not None and hasattr(data, "columns"):
+            return view.preparation.rows(table_of(data))
+        return rows_for(np.asarray(data, dtype=np.float64), view.preparation, view.width)
 
 
 def _load_pyfunc(path: str | os.PathLike[str]) -> PyFuncModel:

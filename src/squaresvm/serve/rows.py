@@ -121,7 +121,7 @@ def list_in(request: dict[str, Any], name: str, limits: Limits) -> list[Any]:
     """Return a list that a request must hold, neither empty nor too long."""
     value = request.get(name)
     if not isinstance(value, list) or not value:
-        raise RequestError(400, f"{name!r} must be a list that is not empty")
+        raise RequestError(400, f"{name!r} must be a list that is not empty, or columns of CSV")
     if len(value) > limits.rows:
         raise RequestError(413, f"{name!r} holds {len(value)} entries, and {limits.rows} are allowed")
     return value
@@ -203,7 +203,7 @@ def _cell(name: str, number: int, value: Any) -> str:
 def csv_request(body: bytes, label: str | None, id: str | None, limits: Limits) -> dict[str, Any]:
     """Return a CSV body as the request that it stands for, in JSON; label and id are no part of records."""
     try:
-        blocks = list(csv_blocks(_REQUEST, io.BytesIO(body)))
+        blocks = list(csv_blocks(_REQUEST, io.BytesIO(body), fewest=1))
     except TableError as error:
         raise RequestError(422, first_line(error)) from None
     count = sum(len(block.lines) for block in blocks)
@@ -216,12 +216,9 @@ def csv_request(body: bytes, label: str | None, id: str | None, limits: Limits) 
     for name, purpose in ((label, "labels"), (id, "ids")):
         if name in columns:
             request[purpose] = columns.pop(name)
-    if not columns:
-        raise RequestError(422, "the table has no column beside label and id")
-    names = list(columns)
-    request["records"] = [
-        dict(zip(names, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
-    ]
+    if columns:
+        cells = zip(*columns.values(), strict=True)
+        request["records"] = [dict(zip(columns, row, strict=True)) for row in cells]
     return request
 
 

@@ -14,36 +14,25 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 import squaresvm
-from squaresvm.estimators.receipts import Proposal
 from squaresvm.estimators.requests import Updating
 from squaresvm.evidence.log import Log
-from squaresvm.files import History, Record, with_columns
+from squaresvm.files import Record
 from squaresvm.files.container import checksum
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.pages.report import Report, examine
-from squaresvm.readers import Table
 from squaresvm.readers.preparation import PreparedRows
 from squaresvm.runtime.atomic import locked, remove_leftovers, replacing
+from squaresvm.serve.change import proposed
 from squaresvm.serve.journal import Entry, Journal
-from squaresvm.serve.rows import (
-    Limits,
-    RequestError,
-    columns_of,
-    first_line,
-    held_ids,
-    labels_for,
-    list_in,
-    new_ids,
-    rows_for,
-    table_of,
-)
+from squaresvm.serve.rows import Limits, RequestError, first_line
 from squaresvm.serve.view import Answer, Batcher, View
 from squaresvm.typing import FloatArray
 
@@ -66,6 +55,9 @@ class ServedModel:
         self._staging = path.with_name(f".{path.name}.next")
         self._model: Any = None
         self._seen: tuple[int, ...] | None = None
+        #: Holds the file's lock as long as acknowledged requests are not in it: whoever asks for the lock
+        #: waits until they are, and does not replace the file by one that lacks them.
+        self._lock = ExitStack()
         #: What predictions are made from; replaced whole.
         self.view: View | None = None
         #: Why the model cannot be served; None where it can.
@@ -104,7 +96,10 @@ class ServedModel:
     def open(self) -> None:
         """Read the file and apply what the journal has beyond it. Runs in the writer."""
         self._staging.unlink(missing_ok=True)
+        self._lock.close()
         try:
+            if self._journal.pending(self.name):
+                self._lock.enter_context(locked(self.path))
             remove_leftovers(self.path)
             self._seen = _signature(self.path)
             model = squaresvm.load(self.path)
@@ -133,12 +128,14 @@ class ServedModel:
         self.unsaved, self.unsaved_since = len(pending), time.monotonic()
         self._publish(pending[-1].number if pending else 0)
         self.fault = None
+        if not pending:  # It was in the file.
+            self._lock.close()
 
     def _repeat(self, entry: Entry) -> None:
         """Apply a request that was acknowledged before."""
         assert entry.payload is not None
         with REQUESTS:
-            change = self._propose(entry.kind, entry.payload)
+            change = proposed(self._model, entry.kind, entry.payload, self._limits)
             change.put_in_place(entry.time)
             # The chain says of the request what was answered then.
             assert change.model._log is not None
@@ -152,6 +149,7 @@ class ServedModel:
         )
 
     def _fail(self, reason: str) -> None:
+        self._lock.close()
         self.view, self._model, self._report, self.fault = None, None, None, reason
 
     def _publish(self, number: int) -> None:
@@ -159,7 +157,7 @@ class ServedModel:
             self.view = View.of(self._model, number)
 
     def look(self) -> None:
-        """Notice that somebody has replaced the file. Runs in the writer."""
+        """Notice that somebody has replaced the file, without asking for the lock. Runs in the writer."""
         if self._seen == _signature(self.path):
             return
         if self.unsaved and self._model is not None:
@@ -175,14 +173,18 @@ class ServedModel:
         """
         if not self.unsaved or self._model is None or self.view is None:
             return False
-        if not self._replace_file(self.view.number):
-            return False
-        self.unsaved = 0
-        if isinstance(self._model, Updating) and len(self._model.receipts_) > self._limits.receipts:
-            self._anchor(self.view.number)
-        if self._has_unused_levels():
-            self._model = squaresvm.load(self.path)  # The file has no columns for them any more.
-        self._publish(self.view.number)
+        try:
+            if not self._replace_file(self.view.number):
+                return False
+            self.unsaved = 0
+            if isinstance(self._model, Updating) and len(self._model.receipts_) > self._limits.receipts:
+                self._anchor(self.view.number)
+            if self._has_unused_levels():
+                self._model = squaresvm.load(self.path)  # The file has no columns for them any more.
+            self._publish(self.view.number)
+        finally:
+            if not self.unsaved:
+                self._lock.close()
         return True
 
     def _replace_file(self, number: int) -> bool:
@@ -258,62 +260,32 @@ class ServedModel:
                 if not before[1]:
                     raise RequestError(422, "this Idempotency-Key was used for another request")
                 return before[0], True
+        if self.unsaved:
+            entry = self._apply(kind, request, key, asked)
+        else:
+            with ExitStack() as lock:  # Until the file has the request, unless it is refused.
+                lock.enter_context(locked(self.path))
+                self.look()
+                entry = self._apply(kind, request, key, asked)
+                self.unsaved_since = time.monotonic()
+                self._lock = lock.pop_all()
+        self.unsaved += 1
+        return entry, False
+
+    def _apply(self, kind: str, request: dict[str, Any], key: str | None, asked: bytes) -> Entry:
         self.check_changeable()
-        payload = {name: said for name, said in request.items() if name in ("records", "labels", "ids")}
         with REQUESTS:
-            change = self._propose(kind, payload)
-            entry = self._journal.append(self.name, kind, payload, change.receipt, key=key, body=asked)
+            change = proposed(self._model, kind, request, self._limits)
+            entry = self._journal.append(self.name, kind, request, change.receipt, key=key, body=asked)
             change.put_in_place(entry.time)
             self._model = change.model
             self.view = View.of(self._model, entry.number)
-        if not self.unsaved:
-            self.unsaved_since = time.monotonic()
-        self.unsaved += 1
-        return entry, False
+        return entry
 
     def check_changeable(self) -> None:
         """Raise a RequestError unless rows can be learned and forgotten."""
         if not self.ready_view().can_change:
             raise RequestError(409, "this model keeps no rows that requests could change: it only predicts")
-
-    def _propose(self, kind: str, payload: dict[str, Any]) -> _Change:
-        try:
-            return self._learning(payload) if kind == "learn" else self._forgetting(payload)
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise RequestError(422, first_line(error)) from None
-
-    def _learning(self, payload: dict[str, Any]) -> _Change:
-        records = list_in(payload, "records", self._limits)
-        labels = list_in(payload, "labels", self._limits)
-        ids = None if payload.get("ids") is None else list_in(payload, "ids", self._limits)
-        if len(labels) != len(records) or (ids is not None and len(ids) != len(records)):
-            raise RequestError(422, "'records', 'labels' and 'ids' must be of equal length")
-        model, table = self._model, table_of(records, self._limits)
-        preparation, stored = columns_of(model), Record.of(model).preparation
-        if stored is not None and isinstance(table, Table):
-            new = [level for level in stored.unknown_levels(table) if level[1]]
-            if new:
-                stored, sources = stored.with_levels(new)
-                preparation, model = stored, with_columns(model, sources)
-                replace(Record.of(model), preparation=stored).attach(model)  # Receipts name columns by it.
-        X = rows_for(table, preparation, model.n_features_in_)
-        y = labels_for(model, labels)
-        names = None if ids is None else new_ids(model, ids)
-        bare = model._copy()
-        known = bare.__dict__.pop("feature_names_in_", None)  # The columns are in order by their names.
-        proposal = bare._propose_learn(X, y, None, names)
-        if known is not None:
-            proposal.estimator.feature_names_in_ = known
-        history = Record.of(self._model).history.brought("learn", len(records))
-        return _Change(model, proposal, Record(history, stored))
-
-    def _forgetting(self, payload: dict[str, Any]) -> _Change:
-        model = self._model
-        names = held_ids(model, list_in(payload, "ids", self._limits))
-        positions = model._state.rows.ids.positions(names)
-        proposal = model._propose_forget(names)
-        record = Record.of(model)
-        return _Change(model, proposal, Record(record.history.forgot(positions), record.preparation))
 
     # Questions that take longer than a prediction --------------------------------------------------
 
@@ -349,39 +321,8 @@ class ServedModel:
     def close(self) -> None:
         """Let its threads end."""
         self.writer.shutdown(wait=True, cancel_futures=True)
+        self._lock.close()
         self.predictions.close()
-
-
-@dataclass(frozen=True)
-class _Change:
-    """What a request leads to, until it is in place."""
-
-    model: Updating
-    proposal: Proposal
-    record: Record
-
-    @property
-    def receipt(self) -> dict[str, Any]:
-        """What the request is answered with, as JSON: counts, and neither rows nor ids."""
-        receipt = self.proposal.receipt
-        assert receipt is not None
-        return {
-            "rows": int(receipt.rows),
-            "remaining": int(receipt.remaining),
-            "residual": float(receipt.residual),
-            "checked": int(receipt.checked),
-            "sampled": bool(receipt.sampled),
-            "refactored": bool(receipt.refactored),
-            "seconds": float(receipt.seconds),
-            "chain_number": int(receipt.number),
-        }
-
-    def put_in_place(self, at: str) -> None:
-        """Make the model what the request asks for."""
-        self.model._adopt_proposal(self.proposal)
-        *before, last = self.record.history.events
-        history = History((*before, replace(last, time=f"{at[:19]}+00:00")))
-        replace(self.record, history=history.by_day()).attach(self.model)
 
 
 def _as_answered(log: Log, entry: Entry) -> Log:
