@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
 import squaresvm
-from squaresvm.judging.figures import Figure, accuracy_figures, probability_figures, value_figures
+from squaresvm.judging.figures import accuracy_figures, probability_figures, value_figures
 from squaresvm.solution import Certificate, Status
 from support.commands import people, run, told
 
@@ -271,9 +271,10 @@ class TestFigures:
             np.testing.assert_allclose([f.baseline for f in one], [f.baseline for f in many], rtol=1e-12)
 
     def test_one_row_and_one_class(self):
-        assert accuracy_figures(np.array(["a"]), np.array(["a"]))[0] == Figure(
-            "accuracy", 1.0, 0.0, 1.0, "the majority class 'a'"
-        )
+        found = accuracy_figures(np.array(["a"]), np.array(["a"]))[0]
+        middle, error = 3 / 5, np.sqrt(3 / 5 * 2 / 5 / 5)  # One row that is right, and four that are added.
+        assert (found.value, found.baseline, found.guess) == (1.0, 1.0, "the majority class 'a'")
+        assert (found.middle, found.error) == pytest.approx((middle, error), rel=1e-14)
         assert [figure.name for figure in value_figures(np.ones(1), np.ones(1))] == ["RMSE", "MAE"]
         assert len(probability_figures(np.array([0]), np.array([[0.9, 0.1]]), np.arange(2))) == 2
 

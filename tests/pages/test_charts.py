@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from squaresvm.pages import charts
 from support.html_tags import Tags
-
-
-@pytest.mark.parametrize(("hits", "rows"), [(0, 7), (3, 11), (40, 40), (500, 1000)])
-def test_intervals_are_those_of_scipy(hits, rows):
-    low, high = charts.wilson(np.array([hits / rows]), np.array([float(rows)]), z=1.959963984540054)
-    peer = binomtest(hits, rows).proportion_ci(method="wilson")
-    assert (low[0], high[0]) == pytest.approx((peer.low, peer.high), abs=1e-12)
 
 
 def test_calibration_counts_the_groups_that_agree():

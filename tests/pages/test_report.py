@@ -41,7 +41,7 @@ def test_agrees_with_the_model(name, kernel, kind):
         right = report.counts[np.diag_indices(model.classes_.size)].sum()
         assert right == np.sum(margins > 0)
         assert report.counts.sum(axis=1).tolist() == np.bincount(codes).tolist()
-        assert 1 / model.classes_.size <= report.baseline < 1.0
+        assert 1 / model.classes_.size <= report.figures[0].baseline < 1.0
         assert report.shares[2].sum() == inside.size
     assert np.allclose(report.margins, margins, atol=1e-9)
     assert [row.id for row in report.suspects] == [100 + int(inside[row]) for row in worst]

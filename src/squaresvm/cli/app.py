@@ -23,6 +23,7 @@ from squaresvm.cli.requests import forget, learn, predict
 from squaresvm.cli.serve import serve
 from squaresvm.cli.train import train
 from squaresvm.cli.verify import receipts, verify
+from squaresvm.judging.shares import share_of
 from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, render, write_atomically
 from squaresvm.pages.report import groups
@@ -118,7 +119,7 @@ def _demonstrate(path: Path, say: Callable[[str], object]) -> None:
     say(f"Certificate: {model.certificate_}.")
     accuracy, loo = model.score(X_test, y_test), model.loo_score()
     majority = max(np.mean(y_test == name) for name in model.classes_)
-    error = float(np.sqrt(accuracy * (1.0 - accuracy) / len(y_test)))
+    error = share_of(model.predict(X_test) == y_test).error
     say(
         f"Accuracy: {accuracy:.1%} +- {error:.1%} on {len(y_test)} test rows; "
         f"always predicting the largest class: {majority:.1%}."

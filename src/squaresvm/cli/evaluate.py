@@ -14,6 +14,7 @@ from squaresvm.cli.findings import figures_of
 from squaresvm.cli.inputs import ModelPath, Queries, labelled_rows, open_model
 from squaresvm.cli.options import Encoding, check_page_place
 from squaresvm.judging.figures import Figure, against_guessing, confusion, probability_figures
+from squaresvm.judging.shares import share_of
 from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import groups
@@ -116,10 +117,9 @@ def _judged(asked: Queries, y: np.ndarray[Any, Any], coverage: float) -> dict[st
 
 
 def _covered(ends: FloatArray, y: FloatArray, coverage: float) -> Figure:
-    inside = (ends[:, 0] <= y) & (y <= ends[:, 1])
-    share = float(inside.mean())
-    error = float(np.sqrt(share * (1.0 - share) / max(inside.size - 1, 1)))
-    return Figure(f"share within {coverage:.0%} intervals", share, error, coverage, "promised, roughly")
+    found = share_of((ends[:, 0] <= y) & (y <= ends[:, 1]))
+    name = f"share within {coverage:.0%} intervals"
+    return Figure(name, found.value, found.error, coverage, "promised, roughly", found.middle)
 
 
 def _confusion_lines(facts: dict[str, Any]) -> list[str]:

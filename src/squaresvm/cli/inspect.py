@@ -159,19 +159,19 @@ def _score_name(report: Report, model: Any) -> str:
     return f"exact leave-one-out {kind}" if report.is_exact else f"leave-one-out {kind} of a fixed active set"
 
 
-def _score_line(report: Report, model: Any) -> str:
-    """Return the score beside its standard error and what guessing gives."""
-    error = "" if report.error is None else f" +- {report.error:.4f}"
-    guess = "the mean" if report.error is None else "the majority class"
-    return f"{report.score:.4f}{error}, {_score_name(report, model)} ({guess}: {report.baseline:.4f})"
+def _score_lines(report: Report) -> list[str]:
+    """Return the main figures, as `train` words them."""
+    if report.is_exact:
+        return [f"exact leave-one-out {figure}" for figure in report.figures[:2]]
+    return [f"leave-one-out {figure}, of a fixed active set" for figure in report.figures[:2]]
 
 
 def _print(printer: Printer, model: Any, report: Report, hurting: Hurting | None) -> None:
     for name, value in _what(model):
         printer.say(f"{name + ':':<13} {value}")
     printer.say(f"{'certificate:':<13} {certificate_line(model)}")
-    if report.score is not None:
-        printer.say(f"{'score:':<13} {_score_line(report, model)}")
+    for line in _score_lines(report):
+        printer.say(f"{'score:':<13} {line}")
     if report.brier is not None:
         printer.say(
             f"{'calibration:':<13} Brier score {report.brier:.4f} of the probabilities of rows left out"
@@ -309,11 +309,12 @@ def _column_line(feature: Feature) -> tuple[str, str, str]:
 
 def _baseline(report: Report) -> tuple[str, str]:
     """Return what guessing would give, and where classes allow it, how certain the score is."""
-    if report.error is None:
-        return f"{report.baseline:.0f}", "R2 of always predicting the mean"
+    main = report.figures[0]
+    if main.name == "R2":
+        return f"{main.baseline:.0f}", "R2 of always predicting the mean"
     return (
-        f"{report.baseline:.1%}",
-        f"share of the largest class; standard error of the accuracy {report.error:.1%}",
+        f"{main.baseline:.1%}",
+        f"share of the largest class; standard error of the accuracy {main.error:.1%}",
     )
 
 
@@ -347,8 +348,9 @@ def _facts(
         "solver_reason": model.solver_reason_,
         "certificate": certificate_facts(model),
         "loo_score": report.score,
-        "loo_error": report.error,
-        "baseline": report.baseline,
+        "loo_error": report.figures[0].error if report.figures else None,
+        "baseline": report.figures[0].baseline if report.figures else None,
+        "leave_one_out": [asdict(figure) for figure in report.figures],
         "loo_is_exact": report.is_exact,
         "brier": report.brier,
         "influential": [asdict(row) for row in report.influential],

@@ -1,7 +1,8 @@
 """Figures of predictions, each with its standard error and beside what guessing would give.
 
 Accuracy stands beside the share of the largest class, the squared error of values beside their variance. Rows
-count by their weights; the standard error is that of a weighted mean over independent rows.
+count by their weights. Standard errors of shares, such as the accuracy, are those of `shares`; all others are
+those of a weighted mean over independent rows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import f1_score, roc_auc_score
 
+from squaresvm.judging.shares import share_of
 from squaresvm.typing import BoolArray, FloatArray
 
 __all__ = [
@@ -39,6 +41,8 @@ class Figure:
         What the guess would give that knows the labels' shares, or the mean, and no more.
     guess : str
         That guess, in words.
+    middle : float or None
+        Of shares of rows, the middle of the interval that the error belongs to.
 
     Examples
     --------
@@ -52,10 +56,11 @@ class Figure:
     error: float | None = None
     baseline: float | None = None
     guess: str = ""
+    middle: float | None = None
 
     def __str__(self) -> str:
         """Return the figure in words."""
-        error = "" if self.error is None else f" +- {self.error:.3f}"
+        error = "" if self.error is None else f" +- {_as_error(self.error)}"
         if self.baseline is None:
             return f"{self.name} {_plain(self.value)}{error}"
         return f"{self.name} {_plain(self.value)}{error} ({self.guess}: {_plain(self.baseline)})"
@@ -64,7 +69,8 @@ class Figure:
     def is_above_guessing(self) -> bool:
         """Whether the figure, where more is better, is above the guess by two standard errors."""
         assert self.baseline is not None
-        return self.value - self.baseline > 2.0 * (self.error or 0.0)
+        value = self.value if self.middle is None else min(self.value, self.middle)
+        return value - self.baseline > 2.0 * (self.error or 0.0)
 
 
 def against_guessing(figures: Sequence[Figure]) -> str:
@@ -85,7 +91,14 @@ def against_guessing(figures: Sequence[Figure]) -> str:
 
 
 def _plain(value: float) -> str:
-    return f"{value:.3f}" if 1e-2 <= abs(value) < 1e4 or value == 0.0 else f"{value:.4g}"
+    if 1e-2 <= abs(value) < 1e4 or value == 0.0:
+        return f"{value:.3f}"
+    return f"{value:.4g}" if abs(value) < 1.0 else f"{value:.6g}"
+
+
+def _as_error(error: float) -> str:
+    """Return a standard error: one that rounds to zero would claim certainty."""
+    return f"{error:.3f}" if 1e-3 <= error < 1e3 or error == 0.0 else f"{error:.2g}"
 
 
 def _mean(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
@@ -116,22 +129,25 @@ def accuracy_figures(
     ([0.75, 0.83, 0.73], "the majority class 'a'")
     """
     weights = np.ones(y.shape[0]) if weights is None else weights
-    right = np.asarray(y == predicted, dtype=np.float64)
+    right = np.asarray(y == predicted)
     classes, codes = np.unique(y, return_inverse=True)
     shares = np.bincount(codes, weights=weights) / weights.sum()
     top = int(shares.argmax())
     label = classes.tolist()[top]
-    accuracy, error = _mean(right, weights)
-    recalls = [_mean(right[codes == k], weights[codes == k]) for k in range(classes.size) if shares[k] > 0]
-    balanced = float(np.mean([mean for mean, _ in recalls]))
-    balanced_error = float(np.sqrt(sum(each**2 for _, each in recalls))) / len(recalls)
+    accuracy = share_of(right, weights)
+    recalls = [share_of(right[codes == k], weights[codes == k]) for k in range(classes.size) if shares[k] > 0]
+    balanced = float(np.mean([recall.value for recall in recalls]))
+    balanced_error = float(np.sqrt(sum(recall.error**2 for recall in recalls))) / len(recalls)
+    balanced_middle = float(np.mean([recall.middle for recall in recalls]))
     f1 = f1_score(y, predicted, average="macro", sample_weight=weights, zero_division=0.0)
     guess = np.full(y.shape, label, dtype=y.dtype)
     f1_guess = f1_score(y, guess, average="macro", sample_weight=weights, zero_division=0.0)
     words = f"the majority class {label!r}"
     return [
-        Figure("accuracy", accuracy, error, float(shares[top]), words),
-        Figure("balanced accuracy", balanced, balanced_error, 1.0 / len(recalls), "guessing"),
+        Figure("accuracy", accuracy.value, accuracy.error, float(shares[top]), words, accuracy.middle),
+        Figure(
+            "balanced accuracy", balanced, balanced_error, 1.0 / len(recalls), "guessing", balanced_middle
+        ),
         Figure("macro F1", float(f1), None, float(f1_guess), words),
     ]
 

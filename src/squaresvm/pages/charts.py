@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from squaresvm.judging.shares import wilson
 from squaresvm.typing import FloatArray, IntArray
 
-__all__ = ["before_after", "calibration", "class_shares", "confusion", "margins", "predictions", "wilson"]
+__all__ = ["before_after", "calibration", "class_shares", "confusion", "margins", "predictions"]
 
 #: Classes up to which a confusion matrix is drawn.
 _MOST_CLASSES = 12
@@ -19,29 +20,6 @@ _MOST_POINTS = 2000
 #: Groups of rows below which nothing is said about calibration.
 _FEW_GROUPS = 3
 _WIDTH = 560
-
-
-def wilson(share: FloatArray, counts: FloatArray, z: float = 1.96) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of Wilson's interval for shares, with 95 % confidence by default.
-
-    Parameters
-    ----------
-    share, counts : ndarray
-        Observed share, and of how many rows.
-    z : float, default=1.96
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from squaresvm.pages.charts import wilson
-    >>> low, high = wilson(np.array([0.5]), np.array([100.0]))
-    >>> low.round(3), high.round(3)
-    (array([0.404]), array([0.596]))
-    """
-    scale = 1.0 + z**2 / counts
-    centre = (share + z**2 / (2.0 * counts)) / scale
-    half = z / scale * np.sqrt(share * (1.0 - share) / counts + z**2 / (4.0 * counts**2))
-    return centre - half, centre + half
 
 
 def _section(heading: str, text: str, body: str) -> str:

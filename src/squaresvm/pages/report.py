@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, confusion_matrix, r2_score
+from sklearn.metrics import confusion_matrix, r2_score
 
 from squaresvm.estimators.requests import Updating
 from squaresvm.judging.calibration import lead
+from squaresvm.judging.figures import Figure, accuracy_figures, value_figures
 from squaresvm.models.model import labels_of
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
@@ -55,8 +56,9 @@ class Report:
     Parameters
     ----------
     certificate : Certificate
-    score : float or None
-        Leave-one-out accuracy or R2, by sample weight; None where there is one row only.
+    figures : list of Figure
+        Leave-one-out accuracy or R2 and others, by sample weight, each with its standard error and beside a
+        guess; none where there is one row only.
     is_exact : bool
         Whether that is exact, or of a fixed active set.
     margins : ndarray or None
@@ -69,10 +71,6 @@ class Report:
         Whose absence changes the decision at their own place most.
     suspects : list of StandoutRow
         Whose label the model without them contradicts most.
-    error : float or None
-        Standard error of the score of classes.
-    baseline : float or None
-        Share of the largest class: the score of always predicting it. 0 for R2: that of the mean.
     counts : ndarray of shape (k, k) or None
         Confusion matrix of the rows left out: those of class i that were predicted as class j.
     predictions : tuple of ndarray or None
@@ -80,17 +78,20 @@ class Report:
     """
 
     certificate: Certificate
-    score: float | None
+    figures: list[Figure]
     is_exact: bool
     margins: FloatArray | None
     brier: float | None
     shares: tuple[FloatArray, FloatArray, FloatArray] | None
     influential: list[StandoutRow]
     suspects: list[StandoutRow]
-    error: float | None = None
-    baseline: float | None = None
     counts: IntArray | None = None
     predictions: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def score(self) -> float | None:
+        """Leave-one-out accuracy or R2."""
+        return self.figures[0].value if self.figures else None
 
 
 def examine(model: Updating, most: int = 8) -> Report:
@@ -120,7 +121,7 @@ def examine(model: Updating, most: int = 8) -> Report:
         state: State = model._holding("a report")
         certificate, problem = state.certificate, state.problem
         if problem.n_rows < 2:
-            return Report(certificate, None, True, None, None, None, [], [])
+            return Report(certificate, [], True, None, None, None, [], [])
         is_exact = problem.loss == Loss.SQUARED or int(state.support.size) <= _FEW_SUPPORT_ROWS
         left_out = state.leave_one_out(fixed=not is_exact)
         decision = problem.decision(state.solution)
@@ -135,7 +136,6 @@ def _of_values(
 ) -> Report:
     y, weights = state.problem.targets, state.given_weights[state.held]
     residuals = y - left_out
-    score = float(r2_score(y, left_out, sample_weight=weights)) if y.shape[0] > 1 else None
     expected = [", ".join(f"{value:.6g}" for value in values) for values in left_out]
     # Of several values the one that is furthest off, by the spread of its residuals.
     spread = np.maximum(np.abs(residuals).mean(axis=0), np.finfo(np.float64).tiny)
@@ -144,16 +144,22 @@ def _of_values(
     largest = np.argsort(-relative.max(axis=1), kind="stable")
     return Report(
         certificate=certificate,
-        score=score,
+        figures=_figures_of_values(y, left_out, weights),
         is_exact=True,
         margins=residual,
         brier=None,
         shares=None,
         influential=_rows(state, expected, change, np.argsort(-change, kind="stable")[:most]),
         suspects=_rows(state, expected, residual, largest[:most]),
-        baseline=0.0,
         predictions=(y[:, 0], left_out[:, 0]) if y.shape[1] == 1 else None,
     )
+
+
+def _figures_of_values(y: FloatArray, left_out: FloatArray, weights: FloatArray) -> list[Figure]:
+    if y.shape[1] == 1 and (found := value_figures(y[:, 0], left_out[:, 0], weights))[0].name == "R2":
+        return found
+    # Several values, or one that is the same in all rows.
+    return [Figure("R2", float(r2_score(y, left_out, sample_weight=weights)), None, 0.0, "the mean")]
 
 
 def _of_classes(
@@ -171,19 +177,15 @@ def _of_classes(
     shares = groups(p[:, 1], codes == 1) if binary else groups(p.max(axis=1), predicted == y)
     expected = [str(label) for label in predicted.tolist()]
     order = np.argsort(margins, kind="stable")
-    share = weights / weights.sum()
-    score = float(accuracy_score(y, predicted, sample_weight=weights))
     return Report(
         certificate=state.certificate,
-        score=score,
+        figures=accuracy_figures(y, predicted, weights),
         is_exact=is_exact,
         margins=margins,
         brier=float(np.average(squares, weights=weights)),
         shares=shares,
         influential=_rows(state, expected, change, np.argsort(-change, kind="stable")[:most]),
         suspects=_rows(state, expected, margins, order[margins[order] < 0][:most]),
-        error=float(np.sqrt(score * (1.0 - score) * (share @ share))),
-        baseline=float(np.bincount(codes, weights=share).max()),
         counts=confusion_matrix(y, predicted, labels=state.classes),
     )
 

@@ -260,6 +260,7 @@ class Api:
                 "rows": view.rows,
                 "certificate": _certificate_facts(report.certificate),
                 "loo_score": report.score,
+                "leave_one_out": [asdict(figure) for figure in report.figures],
                 "loo_is_exact": report.is_exact,
                 "brier": report.brier,
                 "calibration": shares,

@@ -11,6 +11,7 @@ function problem(error) {
 
 const isClassifier = (model) => model.classes !== null;
 const scoreName = (model) => `${report.loo_is_exact ? "exact leave-one-out" : "leave-one-out (fixed active set)"} ${isClassifier(model) ? "accuracy" : "R²"}`;
+const baselineName = (model, main) => (isClassifier(model) ? `share of the largest class; standard error of the accuracy ${percent(main.error)}` : "R² of always predicting the mean");
 const score = (model, value) => (value === null ? "–" : isClassifier(model) ? percent(value) : value.toFixed(3));
 
 function showAbout(model) {
@@ -29,6 +30,7 @@ function showAbout(model) {
 function showReport(model) {
   const certificate = report.certificate;
   const figures = [figure(report.rows.toLocaleString("en"), "rows held"), figure(score(model, report.loo_score), scoreName(model)),
+    ...report.leave_one_out.slice(0, 1).map((main) => figure(score(model, main.baseline), baselineName(model, main))),
     figure(power(certificate.residual), `residual of the certificate: ${certificate.status}`)];
   if (report.brier !== null) figures.push(figure(report.brier.toFixed(3), "Brier score of the probabilities, rows left out"));
   fill("figures", ...figures);
