@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import scipy.sparse as sp
 import typer
 
 import squaresvm
@@ -22,7 +21,6 @@ from squaresvm.readers import Column, SparseRows, Table, TableError, read
 from squaresvm.readers.notation import PLAIN, AmbiguousError, guess_number
 from squaresvm.readers.plan import ColumnPlan, Wishes, label_question
 from squaresvm.readers.preparation import Preparation
-from squaresvm.runtime.extras import install_line
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = [
@@ -109,9 +107,7 @@ def training_rows(path: Path, options: TableOptions, *, regression: bool) -> Dat
         if options.named:
             raise TableError(f"{path}: is a LIBSVM file: it has no column {options.named[0]!r}")
         return Data(table.X, table.y.astype(np.float64) if regression else table.y)
-    label = options.label
-    if label is None:
-        label = "label" if "label" in table.columns else list(table.columns)[-1]
+    label = options.label or ("label" if "label" in table.columns else list(table.columns)[-1])
     notes: list[str] = []
     if options.skip_unlabelled:
         table = _without(table, table.column(label, "label column").missing, "without a label", notes)
@@ -158,10 +154,9 @@ def new_rows(
         )
     table = _read_for(path, model, encoding)
     preparation = _preparation_for(table, model)
-    regression = not hasattr(model, "classes_")
     if isinstance(table, SparseRows):
-        y = table.y.astype(np.float64) if regression else _like_classes(table.y, model, path)
-        return _wide_enough(model, table.X.shape[1]), Data(_padded(table.X, model.n_features_in_), y)
+        X = table.widened(model.n_features_in_).X
+        return _wide_enough(model, X.shape[1]), Data(X, _labels_for(table, None, model))
     assert preparation is not None
     if Record.of(model).preparation is None:
         raise BadInputError(f"{path}: the model comes from Python, and so must the rows that it learns")
@@ -173,11 +168,7 @@ def new_rows(
     model = with_new_levels(model, table)
     preparation = Record.of(model).preparation
     assert preparation is not None
-    y = (
-        _values(table, preparation.label)
-        if regression
-        else _labels(table, preparation.label, model.classes_.dtype.kind)
-    )
+    y = _labels_for(table, preparation.label, model)
     made = preparation.rows(table), y, *_weights_and_ids(table, preparation, model.ids_)
     return model, Data(*made, preparation, notes=notes)
 
@@ -189,9 +180,9 @@ def query_rows(path: Path, model: Any, *, encoding: str | None = None) -> Querie
         return Queries(model, _piped(table, model), table)
     preparation = _preparation_for(table, model)
     if isinstance(table, SparseRows):
-        X = _without_gaps(table.X, model.n_features_in_)
-        model = _wide_enough(model, X.shape[1])
-        return Queries(model, _padded(X, model.n_features_in_), table)
+        rows = table.without_gaps(model.n_features_in_)
+        model = _wide_enough(model, rows.X.shape[1])
+        return Queries(model, rows.widened(model.n_features_in_).X, table)
     assert preparation is not None
     notes = [
         f"{path}: column {name!r} has a level {level!r} that the model does not know: coded as zeros"
@@ -207,21 +198,19 @@ def labelled_rows(
 ) -> tuple[Queries, np.ndarray[Any, Any]]:
     """Return the rows of a file with their labels, to judge a model by; rows left out are noted."""
     table = _read_for(path, model, encoding)
-    regression = not hasattr(model, "classes_")
     if model._front is not None and isinstance(table, Table):
         name, notes = label or _last_column(table, model), list[str]()
         table = _without(table, table.column(name, "label column").missing, "without a label", notes)
         return Queries(model, _piped(table, model), table, notes), _labels_for(table, name, model)
     preparation = _preparation_for(table, model)
     if isinstance(table, SparseRows):
-        found = query_rows(path, model, encoding=encoding)
-        return found, table.y.astype(np.float64) if regression else _like_classes(table.y, model, path)
+        return query_rows(path, model, encoding=encoding), _labels_for(table, None, model)
     assert preparation is not None
     name, notes = label or preparation.label or "label", list[str]()
     table = _without(table, table.column(name, "label column").missing, "without a label", notes)
     if preparation.missing == "drop":
         table = _without(table, ~preparation.complete(table), "with a missing value", notes)
-    y = _values(table, name) if regression else _labels(table, name, model.classes_.dtype.kind)
+    y = _labels_for(table, name, model)
     model.__dict__.pop("feature_names_in_", None)
     return Queries(model, preparation.rows(table), table, notes), y
 
@@ -229,22 +218,14 @@ def labelled_rows(
 def labelled_part(asked: Queries) -> tuple[Matrix, np.ndarray[Any, Any]] | None:
     """Return those rows of a file that have labels, and these; None where fewer than two have."""
     model, table = asked.model, asked.table
-    regression = not hasattr(model, "classes_")
     if isinstance(table, SparseRows):
-        if table.y.size < 2:
-            return None
-        return asked.X, table.y.astype(np.float64) if regression else _like_classes(
-            table.y, model, table.path
-        )
+        return (asked.X, _labels_for(table, None, model)) if table.y.size > 1 else None
     preparation = Record.of(model).preparation
     if preparation is None or preparation.label not in table.columns:
         return None
     known = ~table.columns[preparation.label].missing
-    if np.count_nonzero(known) < 2:
-        return None
-    part, name = table.only(known), preparation.label
-    y = _values(part, name) if regression else _labels(part, name, model.classes_.dtype.kind)
-    return asked.X[known], y
+    few = np.count_nonzero(known) < 2
+    return None if few else (asked.X[known], _labels_for(table.only(known), preparation.label, model))
 
 
 def ids_of(table: Table | SparseRows, model: Any) -> list[str]:
@@ -276,37 +257,24 @@ def _piped(table: Table | SparseRows, model: Any) -> Matrix:
     elif front.feature_names is None:
         raise BadInputError(f"{table.path}: is a table, and the pipeline was fitted on rows without names")
     else:
-        X = _frame(table, front.feature_names)
+        X = table.frame(front.feature_names)
     try:
         return front.transform(X)
     except ValueError as error:
         raise BadInputError(f"{table.path}: the pipeline of the model refuses it: {error}") from None
 
 
-def _frame(table: Table, names: Sequence[str]) -> Any:
-    """Return columns of a table as a data frame: numbers where all cells are, else text."""
-    try:
-        import pandas
-    except ImportError:
-        raise BadInputError(
-            f"{table.path}: tables reach a pipeline as data frames of pandas: {install_line('pipelines')}"
-        ) from None
-    cells: dict[str, Any] = {}
-    for name in names:
-        column = table.column(name)
-        numbers = column.numbers()
-        if numbers is None:
-            pairs = zip(column.texts(), column.missing.tolist(), strict=True)
-            cells[name] = [None if is_missing else text for text, is_missing in pairs]
-        else:
-            cells[name] = np.where(column.missing, np.nan, numbers)
-    return pandas.DataFrame(cells)
-
-
-def _labels_for(table: Table, name: str, model: Any) -> np.ndarray[Any, Any]:
-    if not hasattr(model, "classes_"):
-        return _values(table, name)
-    return _labels(table, name, model.classes_.dtype.kind)
+def _labels_for(table: Table | SparseRows, name: str | None, model: Any) -> np.ndarray[Any, Any]:
+    """Return labels or values as the model has them, those of a table out of the column of that name."""
+    regression = not hasattr(model, "classes_")
+    if isinstance(table, Table):
+        assert name is not None
+        return _values(table, name) if regression else _labels(table, name, model.classes_.dtype.kind)
+    if regression:
+        return table.y.astype(np.float64)
+    if model.classes_.dtype.kind in "US":
+        raise BadInputError(f"{table.path}: labels are numbers, and those of the model are text")
+    return table.y.astype(model.classes_.dtype) if table.y.dtype.kind == "i" else table.y
 
 
 def _read_for(path: Path, model: Any, encoding: str | None) -> Table | SparseRows:
@@ -357,27 +325,6 @@ def _wide_enough(model: Any, width: int) -> Any:
     return with_columns(model, np.concatenate([held, np.full(missing, -1)]))
 
 
-def _without_gaps(X: Matrix, known: int) -> Matrix:
-    """Return sparse rows without empty columns behind those that a model knows.
-
-    The rows of the model are zero there too, so that no product or distance changes; and one large index
-    does not make the model as wide.
-    """
-    is_new = X.indices >= known
-    if not is_new.any():
-        return X
-    used, places = np.unique(X.indices[is_new], return_inverse=True)
-    indices = X.indices.copy()
-    indices[is_new] = known + places
-    return sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], known + used.size))
-
-
-def _padded(X: Matrix, width: int) -> Matrix:
-    if X.shape[1] >= width:
-        return X
-    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
-
-
 # Labels, weights, ids ----------------------------------------------------------------------------------
 
 
@@ -419,12 +366,6 @@ def _labels(table: Table, name: str, kind: str | None = None) -> np.ndarray[Any,
     if integers is not None and kind != "U":
         return integers
     return np.array(column.texts(), dtype=np.str_)
-
-
-def _like_classes(y: np.ndarray[Any, Any], model: Any, path: Path) -> np.ndarray[Any, Any]:
-    if model.classes_.dtype.kind in "US":
-        raise BadInputError(f"{path}: labels are numbers, and those of the model are text")
-    return y.astype(model.classes_.dtype) if y.dtype.kind == "i" else y
 
 
 def _weights_and_ids(

@@ -49,6 +49,28 @@ class SparseRows:
     X: Matrix
     y: np.ndarray[Any, Any]
 
+    def without_gaps(self, known: int) -> SparseRows:
+        """Return the rows without empty columns behind those that a model knows.
+
+        The rows of the model are zero there too, so that no product or distance changes; and one large index
+        does not make the model as wide.
+        """
+        is_new = self.X.indices >= known
+        if not is_new.any():
+            return self
+        used, places = np.unique(self.X.indices[is_new], return_inverse=True)
+        indices = self.X.indices.copy()
+        indices[is_new] = known + places
+        return self._with(indices, known + used.size)
+
+    def widened(self, width: int) -> SparseRows:
+        """Return the rows with at least so many columns."""
+        return self if self.X.shape[1] >= width else self._with(self.X.indices, width)
+
+    def _with(self, indices: IntArray, width: int) -> SparseRows:
+        X = sp.csr_matrix((self.X.data, indices, self.X.indptr), shape=(self.X.shape[0], width))
+        return replace(self, X=X)
+
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -167,6 +189,25 @@ class Table:
     def count(self) -> int:
         """Number of rows."""
         return len(self.lines)
+
+    def frame(self, names: Sequence[str]) -> Any:
+        """Return some columns as a data frame: numbers where all cells are, else text."""
+        try:
+            import pandas
+        except ImportError:
+            raise TableError(
+                f"{self.path}: tables reach a pipeline as data frames of pandas: {install_line('pipelines')}"
+            ) from None
+        cells: dict[str, Any] = {}
+        for name in names:
+            column = self.column(name)
+            numbers = column.numbers()
+            if numbers is None:
+                pairs = zip(column.texts(), column.missing.tolist(), strict=True)
+                cells[name] = [None if is_missing else text for text, is_missing in pairs]
+            else:
+                cells[name] = np.where(column.missing, np.nan, numbers)
+        return pandas.DataFrame(cells)
 
     def error(self, row: int, what: str) -> TableError:
         """Return an error that says where."""
