@@ -117,6 +117,15 @@ class Certificate:
         self.__dict__.update(state)
         self.__post_init__()
 
+    def to_json(self) -> dict[str, str | float]:
+        """Return status, residual, gap and objective, as JSON has them."""
+        return {
+            "status": self.status.value,
+            "residual": float(self.residual),
+            "gap": float(self.gap),
+            "objective": float(self.objective),
+        }
+
     def __str__(self) -> str:
         """Return the certificate in one line."""
         line = (

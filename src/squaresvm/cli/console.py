@@ -42,7 +42,6 @@ __all__ = [
     "column_counts",
     "counted",
     "drop_standard_output",
-    "facts_of",
     "naming",
     "printable",
     "words_of",
@@ -143,7 +142,7 @@ def certificate_line(model: Any) -> str:
 
 def certificate_facts(model: Any) -> dict[str, Any]:
     """Return the certificate of a model as JSON, and the class that the residual is of."""
-    return {**facts_of(model.certificate_), "class": _worst_class(model)}
+    return {**model.certificate_.to_json(), "class": _worst_class(model)}
 
 
 def _worst_class(model: Any) -> Any:
@@ -151,16 +150,6 @@ def _worst_class(model: Any) -> Any:
     if classes is None or len(classes) < 3:
         return None
     return classes.tolist()[model.certificate_.column]
-
-
-def facts_of(certificate: Certificate) -> dict[str, Any]:
-    """Return a certificate as JSON."""
-    return {
-        "status": certificate.status.value,
-        "residual": certificate.residual,
-        "gap": certificate.gap,
-        "objective": certificate.objective,
-    }
 
 
 def _plain(value: Any) -> Any:

@@ -231,7 +231,7 @@ class Api:
         model = self._model(request)
         view, certificate = await model.turn(_certificate, model)
         return json_response(
-            {"model": model.name, "number": view.number, "rows": view.rows, **_certificate_facts(certificate)}
+            {"model": model.name, "number": view.number, "rows": view.rows, **certificate.to_json()}
         )
 
     async def verify(self, request: Request) -> Response:
@@ -258,7 +258,7 @@ class Api:
                 "model": model.name,
                 "number": view.number,
                 "rows": view.rows,
-                "certificate": _certificate_facts(report.certificate),
+                "certificate": report.certificate.to_json(),
                 "loo_score": report.score,
                 "leave_one_out": [asdict(figure) for figure in report.figures],
                 "loo_is_exact": report.is_exact,
@@ -329,15 +329,6 @@ def _certificate(model: ServedModel) -> tuple[View, Certificate]:
     if not hasattr(view.estimator, "certificate_"):
         raise RequestError(409, "this kind of model has no certificate")
     return view, view.estimator.certificate_
-
-
-def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "status": certificate.status.value,
-        "residual": float(certificate.residual),
-        "gap": float(certificate.gap),
-        "objective": float(certificate.objective),
-    }
 
 
 def _histogram(margins: np.ndarray[Any, Any]) -> dict[str, Any]:

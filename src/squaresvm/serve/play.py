@@ -209,19 +209,13 @@ class Board:
             point["support"] = float(values[position])
             if left_out is not None:
                 point["left_out"] = float(left_out[position])
-        certificate = model.certificate_
         facts["model"] = {
             "grid": GRID,
             "decision": _short(decision),
             "support": int(model.support_.size),
             "loo_accuracy": None if left_out is None else _accuracy(left_out, points, order),
             "probability": None,
-            "certificate": {
-                "status": certificate.status.value,
-                "residual": float(certificate.residual),
-                "gap": float(certificate.gap),
-                "objective": float(certificate.objective),
-            },
+            "certificate": model.certificate_.to_json(),
             "solver": f"{model.solver_}: {model.solver_reason_}",
         }
         if left_out is not None:
