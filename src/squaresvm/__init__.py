@@ -10,8 +10,9 @@ from squaresvm._version import __version__
 
 if TYPE_CHECKING:
     from squaresvm.estimators import LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC
+    from squaresvm.evidence.chain import check_chain
     from squaresvm.evidence.hashes import AbsenceProof, check_absence
-    from squaresvm.evidence.receipt import Receipt, check_chain
+    from squaresvm.evidence.receipt import Receipt
     from squaresvm.features import Nystrom
     from squaresvm.files import forget, learn, load, save
     from squaresvm.judging.robust import Robust
@@ -63,8 +64,9 @@ _MODULES = {
     "estimators": ("LSSVC", "LSSVR", "RLSSVC", "LagrangianSVC", "ProximalSVC", "RelaxedLSSVC"),
     "features": ("Nystrom",),
     "files": ("forget", "learn", "load", "save"),
+    "evidence.chain": ("check_chain",),
     "evidence.hashes": ("AbsenceProof", "check_absence"),
-    "evidence.receipt": ("Receipt", "check_chain"),
+    "evidence.receipt": ("Receipt",),
     "judging.robust": ("Robust",),
     "meta.one_vs_one": ("OneVsOne",),
     "meta.pruning": ("prune",),

@@ -288,6 +288,20 @@ class TestTune:
         )
         assert "as the best of many it is optimistic" in said
 
+    def test_receipts_say_that_numbers_were_chosen_by_all_rows(self, tmp_path, rare):
+        line = "C and gamma were chosen by scores on all rows of the training, and stay until it is repeated"
+        run("train", rare, "-o", tmp_path / "m", "--tune")
+        run("forget", tmp_path / "m", "--ids", "3")
+        kept = squaresvm.load(tmp_path / "m").receipts_[-1].kept
+        assert line in kept
+        assert any("mean and deviation" in each for each in kept)
+        new = pd.read_csv(rare).head(2)
+        new.to_csv(tmp_path / "new.csv", index=False)
+        run("learn", tmp_path / "m", tmp_path / "new.csv")
+        assert line in squaresvm.load(tmp_path / "m").receipts_[-1].kept
+        run("train", rare, "-o", tmp_path / "plain")
+        assert line not in squaresvm.load(tmp_path / "plain").receipts_[-1].kept
+
     def test_the_edge_of_the_grid(self, tmp_path):
         """A straight line without noise: the larger C, the better, as far as one looks."""
         x = np.linspace(-1, 1, 40)

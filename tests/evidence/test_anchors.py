@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import squaresvm
 from squaresvm import LSSVC, Receipt, check_chain
-from squaresvm.evidence.receipt import append_receipts, check_known, read_receipts
+from squaresvm.evidence.chain import check_known
+from squaresvm.evidence.receipt import append_receipts, read_receipts
 from support.receipts import history, rehashed, rows
 
 

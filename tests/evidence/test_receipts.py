@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 import squaresvm
 from squaresvm import LSSVC, LSSVR, RLSSVC, OneVsOne, Receipt, Window, check_absence, check_chain
+from squaresvm.evidence.chain import check_known
 from squaresvm.evidence.hashes import AbsenceProof, Tree, digest_of, id_hash, lanes_of, row_hashes
-from squaresvm.evidence.receipt import check_known
 from squaresvm.streaming import ArraySource
 from support.histories import ESTIMATORS
 from support.receipts import history, rehashed, rows

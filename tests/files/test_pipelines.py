@@ -433,4 +433,11 @@ def test_a_landmark_is_dropped_and_the_model_follows(estimator, tmp_path):
     again = squaresvm.load(tmp_path / "p.model")
     plain = np.setdiff1d(stay, landmarks)[:1].tolist()
     assert squaresvm.forget(again, plain, rows=X[stay]).remaining == 55
+    left = int(again.steps[1][1].landmark_indices_[0])
+    held = again.steps[2][1].ids_
+    receipt = squaresvm.forget(again, [left], rows=X[held])  # Not sealed, and it says the same.
+    assert receipt.kept == again.steps[2][1].receipts_[-1].kept
+    assert {"StandardScaler", "Nystrom"} <= set(
+        " ".join(receipt.kept).replace("(", " ").replace(")", " ").split()
+    )
     assert squaresvm.verify(again, receipts=last.receipts_).ok

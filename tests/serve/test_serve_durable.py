@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("uvicorn")
 
 import squaresvm
-from squaresvm.evidence.receipt import check_known, read_receipts
+from squaresvm.evidence.chain import check_known
+from squaresvm.evidence.receipt import read_receipts
 from squaresvm.serve.folder import JOURNAL_NAME, Folder
 from squaresvm.serve.journal import Journal, JournalError
 from squaresvm.serve.rows import Limits, RequestError

@@ -94,6 +94,43 @@ def test_absence_is_printed(path):
     assert "a row with id 'p4' is held" in run("verify", path, "--absent", "p4", code=1).stdout
 
 
+def test_the_proof_is_printed_for_whoever_asked(path):
+    lines = run("verify", path, "--absent", "p3").stdout.splitlines()
+    (line,) = [line.removeprefix("Proof of absence: ") for line in lines if line.startswith("Proof of")]
+    commitment = squaresvm.load(path).receipts_[-1].commitment
+    assert check_absence(AbsenceProof.from_json(json.loads(line)), commitment) == []
+
+
+def test_receipts_as_forget_returns_them_are_compared_too(tmp_path):
+    """They are not sealed: nobody is accused of editing them, and what they say of their request counts."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    model = LSSVC().fit(X, X[:, 0] > 0)
+    receipt = model.forget([3])
+    assert not receipt.hash
+    for given in (receipt, receipt.to_json(), [receipt.to_json(), model.receipts_[0]]):
+        verdict = squaresvm.verify(model, receipts=given)
+        assert verdict.ok
+        assert any("receipt 1, which was given, is not sealed" in note for note in verdict.notes)
+    other = "receipt 1 of the model is another one than the one that was given"
+    for changes in (
+        {"remaining": 38},
+        {"time": "2020-01-01T00:00:00+00:00"},
+        {"id_hashes": ()},
+        {"residual": 1.0},
+    ):
+        assert squaresvm.verify(model, receipts=receipt.but(**changes)).faults == (other,)
+    fresh = LSSVC().fit(np.delete(X, 3, axis=0), np.delete(X[:, 0] > 0, 3))
+    assert "which was given, is missing" in squaresvm.verify(fresh, receipts=receipt).faults[0]
+    model.anchor_receipts()
+    (fault,) = squaresvm.verify(model, receipts=receipt).faults
+    assert (
+        fault
+        == "receipt 1, which was given, was never sealed and cannot be held against the anchor, receipt 2"
+    )
+    assert model.forget([5], verify=True).hash  # Sealed at once.
+
+
 def test_models_of_earlier_versions_have_no_receipts(path):
     from support.forged import sealed
 

@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -181,7 +181,7 @@ def learn(
             raise BadInputError(f"{data}: {error}") from None
         seconds = time.perf_counter() - start
         history = record.history.brought("learn", int(rows.y.size))
-        Record(history, rows.preparation).attach(model)
+        replace(record, history=history, preparation=rows.preparation).attach(model)
         with printer.writing(model_path):
             save_model(model, model_path, factor=factor)
     certificate = model.certificate_
@@ -249,7 +249,7 @@ def forget(
             raise BadInputError(f"{model_path}: {error.args[0]}") from None
         except ValueError as error:
             raise BadInputError(f"{model_path}: {error}") from None
-        Record(record.history.forgot(positions), record.preparation).attach(model)
+        replace(record, history=record.history.forgot(positions)).attach(model)
         for note in _stale(record.preparation, model):
             printer.note(note)
         if record.preparation is None and model._front is None:

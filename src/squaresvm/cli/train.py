@@ -230,7 +230,8 @@ def train(
         raise BadInputError(f"{data}: {error}") from None
     seconds = time.perf_counter() - start
     figures = training_figures(model, rows, printer, loo)
-    Record(History().brought("train", int(rows.y.size)), rows.preparation).attach(model)
+    chosen = () if found is None else tuple(sorted(found.best))
+    Record(History().brought("train", int(rows.y.size)), rows.preparation, chosen).attach(model)
     with writable_model(output) as place, printer.writing(place), locked(place):
         squaresvm.save(model, place, factor=factor)
     printer.say(f"Data: {_described(rows, regression)}")

@@ -82,6 +82,8 @@ def verify(
         raise BadInputError(words if words.startswith(str(place)) else f"{place}: {words}") from None
     for line in str(verdict).splitlines():
         printer.say(line)
+    if verdict.absence is not None:
+        printer.say(f"Proof of absence: {json.dumps(verdict.absence.to_json())}")
     printer.result(
         {"model": str(model_path), "data": None if data is None else str(data), "verdict": verdict.to_json()}
     )

@@ -216,4 +216,4 @@ def _is(model: Any, parameter: str, value: str) -> bool:
 def _share(shares: list[float]) -> float | None:
     """Return the largest share in whole per cent; None where there is no number for it."""
     largest = max(shares, key=abs, default=0.0)
-    return round(float(largest), 2) if np.isfinite(largest) else None
+    return round(float(largest), 2) + 0.0 if np.isfinite(largest) else None

@@ -122,10 +122,8 @@ class Proving:
 
     def _kept_of_rows(self) -> list[str]:
         """Return, in words, what the model has of rows that may have left, beside the numbers of its fit."""
-        preparation = getattr(self._record, "preparation", None)
-        return [
-            line for part in (preparation, self._front) if part is not None for line in part.kept_of_rows()
-        ]
+        parts = (self._record, self._front)
+        return [line for part in parts if part is not None for line in part.kept_of_rows()]
 
     def _noted_log(self) -> Log:
         """Return the log, with figures of the columns at fit where the rows held are those of the fit still.

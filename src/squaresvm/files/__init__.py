@@ -39,6 +39,7 @@ name                           what
 ``pipeline``                   of a pipeline only: ``nystrom``, null or the header of a step of that kind. The
                                array ``pipeline`` is the description by skops of the other steps before
                                the model: see `squaresvm.files.front`
+``tuned``                      parameters that ``squaresvm train --tune`` chose; missing where there are none
 ``history``                    [action, time, rows, rows left] of each request
 ``receipts``                   null, or ``key``, ``lanes`` and the sealed ``receipts`` of the model, and null
                                or ``columns``: their rounded means and deviations at fit
@@ -186,7 +187,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
         remember(front, model)
     record, receipts = Record.of(model), _receipts(inner)
     if record.preparation is not None:
-        inner, record = _pruned(inner, record.preparation, record.history)
+        inner, record = _pruned(inner, record.preparation, record)
     header, arrays = encode_kind(inner, factor=factor)
     header |= {
         "squaresvm": __version__,
@@ -195,6 +196,7 @@ def save(model: Any, path: str | os.PathLike[str], *, factor: bool = False, over
         "history": record.history.of(rows_held(inner)).to_json(),
         "receipts": receipts,
         **before,
+        **({"tuned": list(record.tuned)} if record.tuned else {}),
     }
     with locked(path):
         if not overwrite:
@@ -214,14 +216,14 @@ def _check_unchanged(path: str | os.PathLike[str], origin: tuple[str, str] | Non
         )
 
 
-def _pruned(model: Updating, preparation: Preparation, history: History) -> tuple[Updating, Record]:
+def _pruned(model: Updating, preparation: Preparation, record: Record) -> tuple[Updating, Record]:
     """Return model and record without levels that no row has any more."""
     if preparation.n_columns != model.n_features_in_:
-        return model, Record(history)
+        return model, replace(record, preparation=None)
     rest, sources = preparation.without_unused_levels(model._state.holding("columns that no row has").rows.X)
     if sources.size == preparation.n_columns:
-        return model, Record(history, preparation)
-    return with_columns(model, sources), Record(history, rest)
+        return model, record
+    return with_columns(model, sources), replace(record, preparation=rest)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -248,7 +250,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         with np.errstate(all="ignore"):  # Numbers of any size may be in a file.
             model = decode_kind(header, arrays)
         history = History.from_json(header["history"])
-        record = Record(history, _preparation(header, model), (os.path.realpath(path), digest))
+        origin = (os.path.realpath(path), digest)
+        record = Record(history, _preparation(header, model), _tuned(header), origin)
         if record.history.held != rows_held(model):
             raise ValueError("its history does not account for its rows")
         _take_receipts(header, model)
@@ -295,6 +298,13 @@ def _preparation(header: dict[str, Any], model: Any) -> Preparation | None:
     if preparation.n_columns != model.n_features_in_ or model._state.settings.kernel is None:
         raise ValueError("its preparation makes other columns than its rows have")
     return preparation
+
+
+def _tuned(header: dict[str, Any]) -> tuple[str, ...]:
+    found = header.get("tuned", [])
+    if not isinstance(found, list) or not set(map(str, found)) <= {"C", "gamma"}:
+        raise ValueError("it does not say what was tuned")
+    return tuple(map(str, found))
 
 
 def _windowed(header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]], model: Any) -> Any:

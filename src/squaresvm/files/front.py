@@ -145,8 +145,8 @@ class Front:
         means = X.mean(axis=0) - (0.0 if step.with_mean else step.mean_ / step.scale_)
         deviations = X.std(axis=0) - np.sqrt(step.var_) / step.scale_
         names = self.output_names() or [str(column) for column in range(X.shape[1])]
-        pairs = np.round(np.column_stack([means, deviations]).astype(np.float64), 2).tolist()
-        return len(names), dict(zip(names, pairs, strict=True))
+        pairs = np.round(np.column_stack([means, deviations]).astype(np.float64), 2) + 0.0
+        return len(names), dict(zip(names, pairs.tolist(), strict=True))
 
     def kept_of_rows(self) -> list[str]:
         """Return, in words, what each step keeps of rows of its fit, also of those that left the model."""

@@ -142,8 +142,9 @@ def forget(model: Any, ids: Iterable[Hashable], *, verify: bool = False, rows: A
         front.check_forgets(last, names, but=step)
         remember(front, last)
         if isinstance(step, Nystrom) and not set(names).isdisjoint(step.landmark_indices_.tolist()):
-            return _forget_landmarks(front, step, last, names, rows, verify)
-    receipt: Receipt = last.forget(names, verify=True) if verify else last.forget(names)
+            receipt = _forget_landmarks(front, step, last, names, rows, verify)
+            return receipt if receipt.kept else receipt.but(kept=tuple(front.kept_of_rows()))
+    receipt = last.forget(names, verify=True) if verify else last.forget(names)
     if front is None or receipt.kept:  # With `verify` it is sealed, and says so itself.
         return receipt
     return receipt.but(kept=tuple(front.kept_of_rows()))

@@ -120,12 +120,15 @@ class Record:
     ----------
     history : History
     preparation : Preparation or None
+    tuned : tuple of str
+        Parameters that scores on all rows of the training have chosen, and that stay until it is repeated.
     origin : tuple of str or None
         The file that the model was last loaded from or saved to, and its checksum then.
     """
 
     history: History = field(default_factory=History)
     preparation: Preparation | None = None
+    tuned: tuple[str, ...] = ()
     origin: tuple[str, str] | None = None
 
     @classmethod
@@ -137,6 +140,14 @@ class Record:
     def attach(self, model: Any) -> None:
         """Have this saved with the model; where the model comes from stays what it was, unless told."""
         model._record = self if self.origin is not None else replace(self, origin=Record.of(model).origin)
+
+    def kept_of_rows(self) -> list[str]:
+        """Return, in words, what is kept of rows of the training, also of those that have left."""
+        of_columns = [] if self.preparation is None else self.preparation.kept_of_rows()
+        if not self.tuned:
+            return of_columns
+        chosen = f"{' and '.join(self.tuned)} {'was' if len(self.tuned) == 1 else 'were'} chosen by scores"
+        return [*of_columns, f"{chosen} on all rows of the training, and stay until it is repeated"]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the name of a file, which means nothing elsewhere."""

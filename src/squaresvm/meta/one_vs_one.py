@@ -218,7 +218,7 @@ class OneVsOne(Voting, Requests):
         moved: dict[str, Any] = {}
         if _scales(self.estimator):
             resolved["gamma"] = votes.template.gamma
-            moved["gamma"] = round(scale_gamma(rows.X, rows.weights) / votes.template.gamma - 1.0, 2)
+            moved["gamma"] = round(scale_gamma(rows.X, rows.weights) / votes.template.gamma - 1.0, 2) + 0.0
         for model in votes.pairs.values():
             for name, share in moved_since_fit(model)[1].items():
                 resolved[name] = len(votes.pairs)

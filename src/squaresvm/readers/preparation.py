@@ -260,7 +260,7 @@ class Preparation:
         for feature in self.features:
             if isinstance(feature, Number) and (feature.centre, feature.scale) != (0.0, 1.0):
                 values = _dense(X[:, start]).astype(np.float64)
-                found[feature.name] = [round(float(v), 2) for v in (values.mean(), values.std() - 1.0)]
+                found[feature.name] = [round(float(v), 2) + 0.0 for v in (values.mean(), values.std() - 1.0)]
             start += feature.width
         return len(found), found
 

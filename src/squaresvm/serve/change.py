@@ -102,7 +102,7 @@ def _learning(model: Updating, payload: dict[str, Any], limits: Limits) -> Chang
     if known is not None:
         proposal.estimator.feature_names_in_ = known
     before, after = getattr(model, "classes_", ()), getattr(proposal.estimator, "classes_", ())
-    record = Record(history, Record.of(model).preparation)
+    record = replace(Record.of(model), history=history, origin=None)
     return Change(model, proposal, record, len(after) - len(before), model.n_features_in_ - width)
 
 
@@ -111,4 +111,5 @@ def _forgetting(model: Updating, payload: dict[str, Any], limits: Limits) -> Cha
     positions = model._state.positions_of(names)
     proposal = model._propose_forget(names)
     record = Record.of(model)
-    return Change(model, proposal, Record(record.history.forgot(positions), record.preparation))
+    record = replace(record, history=record.history.forgot(positions), origin=None)
+    return Change(model, proposal, record)

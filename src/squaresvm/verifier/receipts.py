@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from squaresvm.evidence.chain import check_chain, check_known
 from squaresvm.evidence.hashes import (
     AbsenceProof,
     Tree,
@@ -21,7 +22,7 @@ from squaresvm.evidence.hashes import (
     row_hashes,
 )
 from squaresvm.evidence.log import Log
-from squaresvm.evidence.receipt import Receipt, check_chain, check_known, read_receipts
+from squaresvm.evidence.receipt import Receipt, read_receipts
 from squaresvm.streaming import Block, Source
 from squaresvm.verifier.reading import Fitted, inner_model, rows_of
 
@@ -54,7 +55,13 @@ def receipt_faults(
     ]
     if fitted[0].rows is not None:
         faults += _against_rows(log, last, model)
-    return faults, []
+    notes = [
+        f"receipt {receipt.number}, which was given, is not sealed: what it says of its request is compared, "
+        "and of rows and model it says nothing"
+        for receipt in known
+        if not receipt.hash
+    ]
+    return faults, notes
 
 
 def _log_of(model: Any) -> Log | None:
