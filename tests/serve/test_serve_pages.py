@@ -293,6 +293,24 @@ def test_a_row_is_forgotten_through_the_page_and_gone_from_file_and_journal(fold
         assert errors == []
 
 
+def test_all_that_look_mislabelled_are_forgotten_where_two_share_an_id(tmp_path, clouds, browser):
+    X, y = clouds
+    wrong = np.isin(np.arange(90), [40, 41])  # The two rows of id 20.
+    X, y = np.where(wrong[:, None], 2.5 * np.eye(3)[y], X), np.where(wrong, (y + 1) % 3, y)
+    model = squaresvm.LSSVC(C=3.0, gamma=0.3).fit(X, y, ids=[i // 2 for i in range(90)])
+    squaresvm.save(model, tmp_path / "pairs.model")
+    with serving(tmp_path) as client:
+        suspects = [row["id"] for row in client.get("/models/pairs/report").json["suspects"]]
+        assert suspects.count(20) == 2
+        browser.get(f"http://127.0.0.1:{client.port}/ui/pairs")
+        until(lambda: "rows held" in text(browser, "figures"), "the page of the model")
+        buttons = browser.find_elements(By.CSS_SELECTOR, "#suspects button")
+        next(button for button in buttons if button.text.startswith("Forget all")).click()
+        until(lambda: "Forgot" in text(browser, "done") or text(browser, "problem"), "an answer")
+        assert text(browser, "problem") == ""
+        assert client.get("/models/pairs").json["rows"] == 90 - 2 * len(set(suspects))
+
+
 def test_a_page_asks_for_a_token(folder, browser):
     from squaresvm.serve.access import add_token
 

@@ -54,7 +54,8 @@ function showSuspects(model) {
     element("button", { type: "button", className: "plain slim", onclick: () => forget([row.id]), "aria-label": `Forget row ${row.id}` }, "Forget")]);
   const text = isClassifier(model) ? "Left out of the fit, the model decides against their label by this margin. Exact, without a refit."
     : "Farthest from what the model says when the row is left out.";
-  const all = element("button", { type: "button", className: "plain", onclick: () => forget(report.suspects.map((row) => row.id)) },
+  const ids = [...new Set(report.suspects.map((row) => row.id))]; // An id may name several rows.
+  const all = element("button", { type: "button", className: "plain", onclick: () => forget(ids) },
     `Forget all ${report.suspects.length}`);
   const columns = isClassifier(model) ? ["id", "label", "without the row", "margin", ""] : ["id", "value", "without the row", "difference", ""];
   const parts = [table(columns, rows, text, "wide snug")];
