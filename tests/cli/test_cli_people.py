@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -337,6 +340,32 @@ class TestWords:
         line = str(Certificate(1e-16, 3.6e-27, 12.0, Status.CONVERGED))
         assert line == "converged: residual 1.0e-16, gap below 3e-15, objective 12"
         assert "gap 1.0e-09" in str(Certificate(1e-6, 1e-9, 12.0, Status.CONVERGED))
+
+    def test_a_second_and_a_half_is_not_1500_ms(self):
+        rng = np.random.default_rng(0)
+        receipt = squaresvm.LSSVC().fit(rng.normal(size=(20, 2)), np.arange(20) % 2).forget([3])
+        assert str(replace(receipt, seconds=1.5)).startswith("forgot 1 row in 1.5 s, 19 remain")
+        assert "in 0.42 ms" in str(replace(receipt, seconds=0.00042))
+
+    def test_predict_advises_no_option_of_train(self, tmp_path):
+        whole, gap = tmp_path / "a.csv", tmp_path / "b.csv"
+        whole.write_text("a,label\n" + "".join(f"{i % 7},{'xy'[i % 2]}\n" for i in range(30)))
+        gap.write_text("a,label\n3,x\n,y\n")
+        run("train", whole, "-o", tmp_path / "m")
+        said = run("predict", tmp_path / "m", gap, code=2).stderr
+        assert "line 3: column 'a' holds no value" in said
+        assert "--missing" not in said
+
+    def test_advice_to_install_knows_where_the_package_came_from(self):
+        """Of a checkout there is no 'squaresvm[cli]' to be had: only `install_line` may name extras."""
+        found = []
+        for path in sorted(Path(squaresvm.__file__).parent.rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                text = node.value if isinstance(node, ast.Constant) else ""
+                # Docstrings may: they have several lines.
+                if isinstance(text, str) and "squaresvm[" in text and "\n" not in text:
+                    found.append((path.name, text))
+        assert found == []
 
     def test_a_first_batch_of_one_class(self):
         rng = np.random.default_rng(0)

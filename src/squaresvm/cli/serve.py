@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from squaresvm.cli.console import AsJson, BadInputError, Printer
+from squaresvm.runtime.extras import install_line
 
 __all__ = ["serve"]
 
@@ -62,7 +63,7 @@ def serve(
         from squaresvm.serve import access, journal
         from squaresvm.serve import folder as folders
     except ModuleNotFoundError as error:
-        raise BadInputError(f"the server needs {error.name}: pip install 'squaresvm[serve]'") from None
+        raise BadInputError(f"the server needs {error.name}: {install_line('serve')}") from None
     if add_token is not None:
         name, _, roles = add_token.partition(":")
         if tokens is None:

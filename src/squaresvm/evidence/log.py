@@ -21,6 +21,7 @@ import numpy as np
 from squaresvm.evidence.columns import Columns
 from squaresvm.evidence.hashes import KEY_BYTES, Lanes, digest_of, lanes_of, no_lanes
 from squaresvm.evidence.receipt import Receipt
+from squaresvm.runtime.extras import install_line
 
 __all__ = ["Entry", "Facts", "Log", "check_signatures", "new_key", "now", "signed"]
 
@@ -217,7 +218,7 @@ def _cryptography() -> Any:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
-        raise ImportError("signatures need the package cryptography: pip install 'squaresvm[sign]'") from None
+        raise ImportError(f"signatures need the package cryptography: {install_line('sign')}") from None
     return serialization, ed25519
 
 
