@@ -29,7 +29,7 @@ from squaresvm.files import Record
 from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
 from squaresvm.pages.report import Report, examine
-from squaresvm.readers.features import Feature, Number
+from squaresvm.readers.plan import Feature, Number
 
 __all__ = ["inspect"]
 

@@ -1,4 +1,4 @@
-"""What each column of a table is taken for, and why; a question where that is not plain.
+"""What each column of a table is taken for, and why, and what it becomes; a question where that is not plain.
 
 Columns whose cells are all numbers are numbers, in whatever notation; dates are days; codes with leading
 zeros and words are levels. A column with nearly as many levels as rows (names, comments) says nothing of new
@@ -10,15 +10,122 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from squaresvm.readers.features import Category, Feature, category_of, number_of
 from squaresvm.readers.notation import PLAIN, AmbiguousError, Notation, common_dates, guess_date, guess_number
 from squaresvm.readers.origin import TableError
 from squaresvm.readers.table import Column, Table
+from squaresvm.typing import FloatArray
 
-__all__ = ["MISSING_RULES", "ColumnPlan", "Wishes", "label_question", "plan_columns"]
+__all__ = [
+    "MISSING_RULES",
+    "Category",
+    "ColumnPlan",
+    "Feature",
+    "Number",
+    "Wishes",
+    "coded",
+    "decode_feature",
+    "encode_feature",
+    "label_question",
+    "plan_columns",
+]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers: x becomes (x - centre) / scale, and `fill` stands for a missing x."""
+
+    name: str
+    centre: float
+    scale: float
+    fill: float
+    notation: Notation = PLAIN
+
+    width = 1
+
+    @property
+    def coded_fill(self) -> float:
+        """What a missing value is in the rows."""
+        return (self.fill - self.centre) / self.scale
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories: one column of 0 and 1 for each level."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of columns that it becomes."""
+        return len(self.levels)
+
+
+Feature: TypeAlias = Number | Category
+
+
+def number_of(table: Table, column: Column, notation: Notation, scale: bool) -> Number:
+    """Return a column as numbers, with mean and standard deviation of those that are there."""
+    numbers = table.finite_numbers(column, notation)
+    present = numbers[~np.isnan(numbers)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = float(present.mean()), float(present.std())
+    if not np.isfinite(mean) or not np.isfinite(deviation):
+        raise TableError(f"{table.path}: column {column.name!r} holds numbers too large to be scaled")
+    # Rounding leaves a deviation that is not quite zero of a column that is constant.
+    if deviation <= 8.0 * np.finfo(np.float64).eps * abs(mean):
+        mean, deviation = float(present[0]), 1.0
+    if not scale:
+        return Number(column.name, 0.0, 1.0, mean, notation)
+    return Number(column.name, mean, deviation, mean, notation)
+
+
+def category_of(column: Column) -> Category:
+    """Return a column as levels."""
+    return Category(column.name, tuple(sorted(set(column.texts()) - {""})))
+
+
+def coded(table: Table, column: Column, feature: Feature) -> FloatArray:
+    """Return the columns that a feature becomes; a level that is not known is coded as zeros."""
+    if isinstance(feature, Number):
+        numbers = table.finite_numbers(column, feature.notation)
+        filled = np.where(np.isnan(numbers), feature.fill, numbers)
+        return np.asarray((filled - feature.centre) / feature.scale)[:, None]
+    out = np.zeros((table.count, feature.width))
+    place = {level: position for position, level in enumerate(feature.levels)}
+    codes = np.array([place.get(text, -1) for text in column.texts()])
+    known = np.flatnonzero(codes >= 0)
+    out[known, codes[known]] = 1.0
+    return out
+
+
+def encode_feature(feature: Feature) -> list[Any]:
+    """Return a feature as JSON."""
+    if isinstance(feature, Category):
+        return ["category", feature.name, *feature.levels]
+    numbers = [feature.centre, feature.scale, feature.fill]
+    notation = [] if feature.notation == PLAIN else [feature.notation.to_json()]
+    return ["number", feature.name, *numbers, *notation]
+
+
+def decode_feature(entry: Any) -> Feature:
+    """Return a feature from JSON; a ValueError where it is none."""
+    if not isinstance(entry, list) or len(entry) < 2 or not isinstance(entry[1], str):
+        raise ValueError("a column of its preparation is incomplete")
+    kind, name, *rest = entry
+    if kind == "category" and all(isinstance(level, str) for level in rest) and len(set(rest)) == len(rest):
+        return Category(name, tuple(rest))
+    numbers = len(rest) in (3, 4) and all(type(value) is float for value in rest[:3])
+    if kind == "number" and numbers and rest[1] > 0:
+        centre, scale, fill = rest[:3]
+        notation = Notation.from_json(rest[3]) if len(rest) == 4 else PLAIN
+        return Number(name, centre, scale, fill, notation)
+    raise ValueError("a column of its preparation makes no sense")
+
 
 #: What to do where a value is missing.
 MISSING_RULES = ("refuse", "mean", "drop")
@@ -254,22 +361,12 @@ def _shown(value: float, notation: Notation) -> str:
 
 def _row_numbers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     is_counted = values.size > _FEW and bool(np.all(np.diff(values) == 1.0)) and values[0] in (0.0, 1.0)
-    return (
-        "counts the rows: if that is a name and no measurement, drop it or take it for ids"
-        if is_counted
-        else ""
-    )
+    advice = "counts the rows: if that is a name and no measurement, drop it or take it for ids"
+    return advice if is_counted else ""
 
 
 def label_question(table: Table, column: Column) -> str | None:
-    """Return what to ask where labels look like no classes; None where they do.
-
-    Parameters
-    ----------
-    table : Table
-    column : Column
-        Of labels.
-    """
+    """Return what to ask where a column of labels looks like no classes; None where it does."""
     cells = [cell for cell in column.texts() if cell]
     values = set(cells)
     if len(values) <= _FEW:

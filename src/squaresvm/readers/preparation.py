@@ -21,9 +21,19 @@ from typing import Any
 import numpy as np
 
 from squaresvm.evidence.hashes import column_tags
-from squaresvm.readers.features import Category, Feature, Number, coded, decode_feature, encode_feature
 from squaresvm.readers.origin import MISSING, TableError
-from squaresvm.readers.plan import MISSING_RULES, ColumnPlan, Wishes, plan_columns
+from squaresvm.readers.plan import (
+    MISSING_RULES,
+    Category,
+    ColumnPlan,
+    Feature,
+    Number,
+    Wishes,
+    coded,
+    decode_feature,
+    encode_feature,
+    plan_columns,
+)
 from squaresvm.readers.table import Column, Table
 from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
