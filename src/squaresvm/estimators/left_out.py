@@ -12,11 +12,13 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import validate_data
 
 from squaresvm.estimators.base import SquareSVM
-from squaresvm.judging.calibration import by_reach, jackknife_plus, label_sets, one_by_one
+from squaresvm.judging.calibration import jackknife_plus
 from squaresvm.judging.folds import Folds
 from squaresvm.judging.leave_one_out import Cost
 from squaresvm.judging.left_out import LeftOut, reach
 from squaresvm.judging.scores import Judge, check_scoring
+from squaresvm.judging.set_bounds import BoundedSets
+from squaresvm.judging.sets import by_reach, label_sets, one_by_one
 from squaresvm.models.model import Known
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.state import State
@@ -25,7 +27,7 @@ from squaresvm.rows import canonical_csr
 from squaresvm.rows.labels import indicator, same_kind
 from squaresvm.runtime.arguments import check_between, check_flag
 from squaresvm.runtime.resources import row_blocks
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["LeavingOut", "PredictingIntervals", "PredictingSets", "probes_of", "values_without"]
 
@@ -303,9 +305,7 @@ class PredictingIntervals(LeavingOut):
 class PredictingSets(LeavingOut):
     """Sets of labels; see :class:`squaresvm.LSSVC`."""
 
-    def predict_set(
-        self, X: Any, coverage: float = 0.9, by_class: bool = False
-    ) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+    def predict_set(self, X: Any, coverage: float = 0.9, by_class: bool = False) -> BoolArray:
         """Return which labels each row may have, from the models without each training row in turn.
 
         Cross-conformal sets (CV+ with a fold a row; Romano, Sesia and Candes, 2020; Barber, Candes, Ramdas
@@ -353,22 +353,43 @@ class PredictingSets(LeavingOut):
                 raise ValueError("predict_set is of rows that have one label each; this model has several")
             if state.problem.n_rows < 2:
                 raise ValueError("leaving one row out needs at least two rows of positive weight")
-            codes = np.searchsorted(state.classes, state.rows.y[state.held])
-            weights, count = state.given_weights[state.held], probes.shape[0]
-            squared = state.settings.loss == Loss.SQUARED and not state.settings.proximal
+            if (bounded := self._bounded_sets(state)) is not None:
+                return bounded(probes, float(coverage), bool(by_class))
+            return self._sets_by_all(state, probes, float(coverage), bool(by_class))
+
+    @staticmethod
+    def _bounded_sets(state: State) -> BoundedSets | None:
+        """Return sets by bounds, where these hold and pay; else None."""
+        known, kernel, classes = state.known, state.settings.kernel, state.classes
+        if known.left_out is not None or state.settings.proximal or kernel is None or classes is None:
+            return None
+        if known.sets is None or not known.sets.is_current:
+            problem, solution = state.judged
+            if not BoundedSets.serves(problem, solution, kernel):
+                return None
+            codes, X = np.searchsorted(classes, state.rows.y[state.held]), state.rows.take(state.held)
+            weights = state.given_weights[state.held]
+            known.sets = BoundedSets(problem, solution, kernel, X, codes, weights, classes.size)
+        return known.sets
+
+    @staticmethod
+    def _sets_by_all(state: State, probes: Matrix, coverage: float, by_class: bool) -> BoolArray:
+        """Return sets by what all models without a row say."""
+        assert state.classes is not None
+        codes = np.searchsorted(state.classes, state.rows.y[state.held])
+        weights, count = state.given_weights[state.held], probes.shape[0]
+        squared = state.settings.loss == Loss.SQUARED and not state.settings.proximal
+        if squared:
+            own = state.leave_one_out()
+            errors = state.problem.targets - own
+        # Blocks bound memory; others would be asked again for each of them.
+        parts = row_blocks(count, state.held.size) if squared else [slice(0, count)]
+        sets = np.empty((count, state.classes.size), dtype=bool)
+        for part in parts:
+            near = probes_of(state, probes[part])
             if squared:
-                own = state.leave_one_out()
-                errors = state.problem.targets - own
-            # Blocks bound memory; others would be asked again for each of them.
-            parts = row_blocks(count, state.held.size) if squared else [slice(0, count)]
-            sets = np.empty((count, state.classes.size), dtype=bool)
-            for part in parts:
-                near = probes_of(state, probes[part])
-                if squared:
-                    alone = by_reach(state.decision(probes[part]), reach(*state.judged, near), own, errors)
-                else:
-                    alone = one_by_one(state.left_out(), near, codes.size)
-                sets[part] = label_sets(
-                    alone, codes, weights, state.classes.size, float(coverage), bool(by_class)
-                )
+                alone = by_reach(state.decision(probes[part]), reach(*state.judged, near), own, errors)
+            else:
+                alone = one_by_one(state.left_out(), near, codes.size)
+            sets[part] = label_sets(alone, codes, weights, state.classes.size, coverage, by_class)
         return sets

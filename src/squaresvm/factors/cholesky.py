@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from squaresvm.factors.inverse_diagonal import diagonal_bounds
 from squaresvm.factors.slot_inverse import Form, SlotInverse
 from squaresvm.factors.view import InverseView
 from squaresvm.family import Bias
@@ -116,6 +117,23 @@ class CholeskyFactor(InverseView):
         if not self.bias.is_absent:
             diagonal -= self.ones**2 / self._schur
         return diagonal[self.slots]
+
+    def diag_inverse_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Return what the diagonal of N is between, rows only, where K is semidefinite: equal where exact."""
+        if self.inverse.form != Form.CHOLESKY or self.signs.size:
+            diagonal = self.diag_inverse()
+            return diagonal, diagonal
+        taken = np.zeros(self.size) if self.bias.is_absent else self.ones**2 / self._schur
+        low, high = diagonal_bounds(self.inverse.store.room(self.extent), self.ridge[: self.extent])
+        return (low - taken)[self.slots], (high - taken)[self.slots]
+
+    def diag_inverse_at(self, positions: IntArray) -> FloatArray:
+        """Return the diagonal of N at some rows, for less than that of all."""
+        if self.inverse.form != Form.CHOLESKY or self.signs.size:
+            return self.diag_inverse()[positions]
+        slots = self.slots[positions]
+        diagonal = self.inverse.diagonal(self.extent, slots)
+        return diagonal if self.bias.is_absent else diagonal - self.ones[slots] ** 2 / self._schur
 
     def corner(self, positions: IntArray) -> FloatArray:
         """Return N[F, F] of the rows at some positions."""

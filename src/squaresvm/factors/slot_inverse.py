@@ -20,6 +20,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from squaresvm.factors.inverse_diagonal import diagonal_of_inverse
 from squaresvm.linalg.blas import (
     gram_update,
     multiply_add,
@@ -35,7 +36,6 @@ from squaresvm.linalg.lapack import (
     square_triangular_in_place,
 )
 from squaresvm.operators import KernelStore
-from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["PENDING_LIMIT", "Form", "SlotInverse"]
@@ -259,24 +259,13 @@ class SlotInverse:
         self.pending[:] = 0.0
         self.form = Form.INVERSE
 
-    def diagonal(self, extent: int) -> FloatArray:
-        """Return the diagonal of what the room stands for over `extent` slots.
-
-        From a Cholesky factor, (inv H)_ii is the squared norm of column i of inv(L), which starts at row i:
-        blocks of columns need no second m x m matrix.
-        """
-        room = self.store.room(extent)
-        if self.form != Form.CHOLESKY:
-            self.invert(extent)
-            return np.diagonal(room).copy()
-        diagonal = np.empty(extent)
-        for columns in row_blocks(extent, extent):
-            start, count = columns.start, columns.stop - columns.start
-            unit = np.zeros((extent - start, count), order="F")
-            unit[np.diag_indices(count)] = 1.0
-            solve_triangular_in_place(room[start:, start:], unit)
-            diagonal[columns] = np.einsum("ij,ij->j", unit, unit)
-        return diagonal
+    def diagonal(self, extent: int, slots: IntArray | None = None) -> FloatArray:
+        """Return the diagonal of what the room stands for over `extent` slots, or some entries of it."""
+        room, slots = self.store.room(extent), np.arange(extent) if slots is None else slots
+        if self.form == Form.CHOLESKY:
+            return diagonal_of_inverse(room, slots)
+        self.invert(extent)
+        return np.diagonal(room)[slots]
 
     def corner(self, slots: IntArray, extent: int) -> FloatArray:
         """Return what the room stands for between some slots, of shape (k, k); zero behind `extent`."""

@@ -15,6 +15,7 @@ from squaresvm.factors import CholeskyFactor
 from squaresvm.family import Bias, Loss
 from squaresvm.judging.calibration import Calibration
 from squaresvm.judging.leave_one_out import Cost
+from squaresvm.judging.set_bounds import BoundedSets
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.problem import Problem
@@ -133,6 +134,8 @@ class Known:
     left_out : ndarray of shape (m, k)
         Exact leave-one-out values.
     loo_cost : Cost
+    sets : BoundedSets
+        What has been found out for sets of labels.
     honest_score : float
         Of the search that chose C and gamma.
     """
@@ -146,11 +149,12 @@ class Known:
     calibration: Calibration | None = None
     left_out: FloatArray | None = None
     loo_cost: Cost | None = None
+    sets: BoundedSets | None = None
     honest_score: float | None = None
 
     def without_buffers(self) -> Known:
         """Return what holds as well where the model is the same and its buffers are others."""
-        return replace(self, problem=None, own_problem=None, factor=None)
+        return replace(self, problem=None, own_problem=None, factor=None, sets=None)
 
 
 @dataclass(frozen=True, eq=False)
