@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from squaresvm import LSSVC, LSSVR, RLSSVC, OneVsOne, load, save
@@ -233,6 +235,19 @@ def imbalanced(seed, classes=2, rows=400):
     return X[:rows], y[:rows], X[rows:], y[rows:]
 
 
+def rare_cases(name):
+    """Return rows of a set that comes with scikit-learn, and which of them are of a rare class."""
+    if name == "an eight of ten digits":
+        X, y = load_digits(return_X_y=True)
+        return X, y == 8
+    if name == "few malignant tumours":
+        X, y = load_breast_cancer(return_X_y=True)
+        rows = np.concatenate([np.flatnonzero(y == 0)[:30], np.flatnonzero(y == 1)])
+        return X[rows], y[rows] == 0
+    X, y = load_diabetes(return_X_y=True)
+    return X, y > 270
+
+
 class TestClassWeights:
     """Probabilities are of the data as they come, whatever the weights of the classes."""
 
@@ -245,6 +260,18 @@ class TestClassWeights:
         shares = np.bincount(y, minlength=classes) / y.size
         assert np.abs(p.mean(axis=0) - shares).max() < 0.02
         assert roc_auc_score(truth == classes - 1, p[:, -1]) > 0.6
+
+    @pytest.mark.parametrize("model", [LSSVC(), RLSSVC()], ids=str)
+    @pytest.mark.parametrize(
+        "name", ["an eight of ten digits", "few malignant tumours", "the worst diabetes"]
+    )
+    def test_the_mean_is_the_share_on_rows_that_were_measured(self, name, model):
+        X, y = rare_cases(name)
+        seen, new, y_seen, y_new = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
+        assert 0.04 < y.mean() < 0.12
+        steps = make_pipeline(StandardScaler(), clone(model).set_params(class_weight="balanced"))
+        p = steps.fit(seen, y_seen).predict_proba(new)[:, 1]
+        assert abs(p.mean() - y_new.mean()) < 0.02
 
     def test_a_logistic_regression_of_the_decision_values_agrees(self):
         """An independent peer: with slopes that are alike, (1b) is Platt's map."""
