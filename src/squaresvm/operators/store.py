@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from squaresvm.linalg.blas import symmetric_product
 from squaresvm.operators.single import SingleKernel
 from squaresvm.runtime.resources import row_blocks
-from squaresvm.typing import FloatArray, IntArray, Matrix
+from squaresvm.typing import BoolArray, FloatArray, IntArray, Matrix
 
 __all__ = ["KernelStore", "Operator"]
 
@@ -78,6 +79,8 @@ class Operator(Protocol):
 _FILL_BYTES = 6 * 2**20
 #: Columns of a block at most: both halves of its corner on the diagonal are computed, and one is dropped.
 _FILL_COLUMNS = 256
+#: Bytes of whole columns on the way to parts of them: few enough for a processor's own cache.
+_GATHER_BYTES = 2**19
 
 
 class KernelStore:
@@ -142,7 +145,7 @@ class KernelStore:
         return store
 
     def _fill_corner(self, values: FloatArray, part: slice) -> None:
-        lower = np.tri(values.shape[0], dtype=bool)
+        lower = _lower_half(values.shape[0])
         corner = self._kernel[part, part]
         below = self.room(self.size)[part, part] if self.lent else corner
         np.copyto(below, values, where=lower)
@@ -173,7 +176,7 @@ class KernelStore:
         kernel, room = self._kernel, self.room(m)
         for columns in row_blocks(m, m):
             room[columns.stop :, columns] = kernel[columns, columns.stop :].T
-            lower = np.tri(columns.stop - columns.start, dtype=bool)
+            lower = _lower_half(columns.stop - columns.start)
             np.copyto(room[columns, columns], kernel[columns, columns].T, where=lower)
 
     @property
@@ -207,8 +210,11 @@ class KernelStore:
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return K[rows, columns], by slots, a new Fortran-ordered array."""
         if not self.lent:
-            # Rows of the transpose are contiguous, which makes this the fast order.
-            return self._kernel.T[np.ix_(columns, rows)].T
+            # Rows of the transpose are contiguous: whole ones first, then parts of them, is the fast order.
+            out = np.empty((rows.size, columns.size), order="F")
+            for part in row_blocks(columns.size, self.size, _GATHER_BYTES):
+                np.take(self._kernel.T[columns[part]], rows, axis=1, out=out.T[part], mode="clip")
+            return out
         if columns.size <= rows.size:
             out = np.empty((rows.size, columns.size), order="F")
             for position, column in enumerate(columns):
@@ -285,3 +291,9 @@ def _allocate(n_rows: int) -> FloatArray:
     """Return a buffer of zeros with room for some more rows; pages that are never touched cost nothing."""
     capacity = n_rows + n_rows // 32 + 8
     return np.zeros((capacity + 1, capacity), order="F")
+
+
+@lru_cache(maxsize=4)
+def _lower_half(size: int) -> BoolArray:
+    """Return where the lower triangle of a block is, its diagonal included; not to be written to."""
+    return np.tri(size, dtype=bool)

@@ -6,24 +6,21 @@ of a set are solved in `equalities`. Equation numbers are those of that paper.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from squaresvm.operators import LinearOperator, RowCache
+from squaresvm.operators import LinearOperator
 from squaresvm.operators.computed import pivoted_features
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_between, check_choice, check_flag, check_integer
-from squaresvm.runtime.resources import is_compiled
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, search_active_sets
 from squaresvm.solvers.base import IterativeSolver, Monitor, by_column
-from squaresvm.solvers.block_cg import NotDefiniteError, conjugate_gradients
 from squaresvm.solvers.equalities import EqualitySystem, Factored
 from squaresvm.solvers.newton import search
 from squaresvm.solvers.rlssvm import SwitchedSystem, plain_active_sets, stratified
-from squaresvm.solvers.sesqui_smo import BoundedDescent
+from squaresvm.solvers.rough_start import rough_start
 from squaresvm.typing import IntArray
 
 __all__ = ["ActiveSet"]
@@ -31,12 +28,6 @@ __all__ = ["ActiveSet"]
 _MAX_ITER = 500
 #: Rows of a set whose factor is kept for later requests.
 _KEPT_ROWS = 12_000
-#: From this many rows on the first set is that of a rough solution, by so many conjugate gradient steps.
-_ROUGH_ROWS, _ROUGH_STEPS = 500, 3
-#: From this many rows on, compiled coordinate updates find a first set: below, compiling would cost more.
-_COORDINATE_ROWS = 2001
-#: Violation at which the coordinate updates hand over, and updates a row they may take.
-_COORDINATE_TOL, _COORDINATE_UPDATES = 1e-2, 20
 
 
 @dataclass(frozen=True)
@@ -172,7 +163,7 @@ class ActiveSet(IterativeSolver):
             if reached or found.outcome != Outcome.FINISHED:
                 return found
             spent = found.n_iter
-        begin = _rough_start(problem) if self.n_sv_max is None else None
+        begin = rough_start(problem) if self.n_sv_max is None else None
         found = search_active_sets(problem, Factored(problem, system), tol, limit, begin, monitor)
         return replace(found, n_iter=spent + found.n_iter)
 
@@ -261,47 +252,3 @@ def _through_features(problem: Problem, tol: float, limit: int, found: Solution)
     again = search_active_sets(problem, Factored(problem, EqualitySystem(problem)), tol, limit, start)
     better = min((found, start, again), key=lambda solution: float(problem.residual(solution)[0]))
     return replace(better, n_iter=found.n_iter + near.n_iter + again.n_iter)
-
-
-def _rough_start(problem: Problem) -> Solution | None:
-    """Return a rough solution to take the first set from; None where that may as well be all rows.
-
-    From so many rows on that compiling pays, by coordinate updates; below, by three conjugate gradient steps
-    towards the squared loss on all rows, which tell most rows without an error at a fraction of a factor.
-    """
-    if problem.n_rows < _ROUGH_ROWS or problem.operator.full() is None:
-        return None
-    if problem.n_rows >= _COORDINATE_ROWS and is_compiled():
-        return _by_coordinates(problem)
-    ridge = problem.ridge[:, None]
-    with suppress(NotDefiniteError):
-        X, _ = conjugate_gradients(
-            lambda V, _: problem.operator.matmul(V) + ridge * V,
-            lambda V, _: V / ridge,
-            np.column_stack([np.ones(problem.n_rows), problem.targets[:, 0]]),  # (58), for all rows.
-            np.zeros(2),
-            _ROUGH_STEPS,
-        )
-        u, v = X.T
-        b = 0.0 if problem.bias.is_absent else float(v.sum() / (problem.bias.penalty + u.sum()))  # (59), (50)
-        return Solution(beta=(v - b * u)[:, None], bias=np.array([b]))
-    return None
-
-
-def _by_coordinates(problem: Problem) -> Solution:
-    """Return a rough solution by single updates, of pairs where the bias is free."""
-    from squaresvm.solvers._loops import pairwise_updates
-
-    rows = RowCache(problem.operator, 0)
-    y = np.ascontiguousarray(problem.targets[:, 0])
-    limit = _COORDINATE_UPDATES * y.size
-    if not problem.bias.is_free:
-        search = BoundedDescent(problem, rows, np.zeros(y.size))
-        search.run(_COORDINATE_TOL, _COORDINATE_UPDATES, lambda: False)
-        return Solution(beta=search.beta[:, None], bias=np.array([search.bias]))
-    beta, gradient, ridge = np.zeros(y.size), -y, problem.ridge
-    h = problem.operator.diagonal() + ridge
-    pairwise_updates(*rows.arrays, h, ridge, 0.0, y, beta, gradient, _COORDINATE_TOL, limit)
-    used = beta != 0
-    bias = -float(gradient[used].mean()) if used.any() else 0.0
-    return Solution(beta=beta[:, None], bias=np.array([bias]))
