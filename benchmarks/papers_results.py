@@ -22,6 +22,7 @@ from squaresvm.bench import read_results
 from squaresvm.bench.pictures import regions
 from squaresvm.bench.report import (
     curves_of,
+    is_shown,
     markdown_report,
     measured_text,
     published_text,
@@ -56,12 +57,24 @@ def kept(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_picture(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in line.items() if key != "picture"}
+    """Return a row without its picture, and without what `facts` has too or what is nowhere so."""
+    found = {key: value for key, value in line.items() if key != "picture"}
+    for kind in ("summary", "values"):
+        if kind in found:
+            found[kind] = {key: value for key, value in line[kind].items() if _is_kept(line, key)}
+    return found
+
+
+def _is_kept(line: Mapping[str, Any], name: str) -> bool:
+    if name in ("columns", "constant"):
+        return is_shown(line, name)
+    return True
 
 
 def _short(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        short = float(f"{value:.6g}")
+        return int(short) if short.is_integer() and abs(short) < 1e15 else short
     if isinstance(value, dict):
         return {key: _short(item) for key, item in value.items()}
     return [_short(item) for item in value] if isinstance(value, list) else value
@@ -82,8 +95,10 @@ def texts(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _numbers_in_line(text: str) -> str:
-    """Return JSON with each list of numbers on one line: smaller, and changes are easier to see."""
-    return re.sub(r"\[[-+.,\deE\s]+\]", lambda found: " ".join(found[0].split()), text)
+    """Return JSON with numbers that belong together on one line: smaller, and changes are easier to see."""
+    text = re.sub(r"\[[-+.,\deE\s]+\]", lambda found: " ".join(found[0].split()), text)
+    numbers = r"\{\s+(?:\"\w+\": [-+.\deE]+,?\s+)+\}"
+    return re.sub(numbers, lambda found: " ".join(found[0].split()), text)
 
 
 def pictures(results: Mapping[str, Any]) -> dict[str, str]:
@@ -113,6 +128,9 @@ def _table(entry: Mapping[str, Any]) -> Iterator[list[str]]:
     timed = [name for name in _TIMES if name in ours[0]["summary"] and (name == "seconds" or not judged)]
     counted = any({"support_over", "iterations"} <= set(line["paper"]) for line in ours)  # LSVM, Table 2.
     counts = [name for name in ("support", "support_over") if counted and name not in judged]
+    if any("printed" in line["summary"] for line in ours):  # RLSSVM, Table 3.
+        counts += ["test", "printed", "ties"]
+    counts += [name for name in ("columns", "memory") if any(name in line["paper"] for line in ours)]
     peers = any(_fastest(line, entry) for line in ours)
     rated, timed = _Columns([*judged, *counts], ours), _Columns(timed, ours)
     verdicts, fastest = ["verdict"] * bool(judged), ["fastest peer"] * peers
@@ -166,9 +184,11 @@ def _word(line: Mapping[str, Any], reason: str) -> str:
         return ""
     apart = [MEASURES[name].split(",")[0] for name, cell in line["verdicts"].items() if not cell["agrees"]]
     if apart:
-        return f"differs in {', '.join(apart)}, {reason}"
+        matched = " (matched to the paper's figures)" * line["matched"]
+        return f"differs in {', '.join(apart)}{matched}, {reason}"
     one_class = line["summary"].get("constant", {}).get("mean") == 100.0
-    return "agrees: every prediction is the larger class" if one_class else "agrees"
+    word = "agrees: every prediction is the larger class" if one_class else "agrees"
+    return f"{word} (matched to the paper's figures)" if line["matched"] else word
 
 
 def _csv(rows: Any) -> str:

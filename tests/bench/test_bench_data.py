@@ -108,6 +108,16 @@ def test_tolerance_is_the_largest_of_its_rules():
     assert not judge({"test": 1.0}, {"test": {"mean": 1.6}}, {"test": rule})["test"]["agrees"]
 
 
+def test_a_limit_holds_for_the_largest_of_all_repeats():
+    rules, paper = {"iterations": Tolerance(most=True)}, {"iterations": 10.0}
+    agrees = [
+        judge(paper, {"iterations": {"mean": 6.0, "max": largest}}, rules)["iterations"]["agrees"]
+        for largest in (2.0, 10.0, 11.0)
+    ]
+    assert agrees == [True, True, False]
+    assert not judge(paper, {}, rules)["iterations"]["agrees"]
+
+
 def test_every_declared_cell_counts_and_unfinished_rows_against():
     rules = {"test": Tolerance(points=1), "support": Tolerance(percent=5), "train": Tolerance(points=1)}
     paper = {"test": 80.0, "support": 100.0}
@@ -136,6 +146,7 @@ def test_a_solver_with_options_and_a_pruned_model():
     assert np.mean(pruned.predict(X) == y) > 0.9
     iterate = LagrangianIterate(C=0.1, stop="violation", tol=1e-6).fit(X, y)
     assert iterate.violation_ <= 1e-6
+    assert np.all(y[iterate.support_] * iterate.dual_coef_[0] > 0)  # Those below 0 are no support vectors.
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if is_peer(name)])

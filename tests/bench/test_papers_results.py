@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,12 @@ def results():
 
 
 def ours(results, table):
-    return [line for line in results["tables"][table]["rows"] if not line["peer"]]
+    """Return our rows that were prepared without the paper's figures in sight."""
+    return [line for line in results["tables"][table]["rows"] if not line["peer"] and not line["matched"]]
+
+
+def matched(results, table):
+    return [line for line in results["tables"][table]["rows"] if line["matched"]]
 
 
 def test_files_follow_from_the_json(results):
@@ -73,11 +79,11 @@ def test_verdicts_are_those_of_the_figures(results):
 
 
 def test_the_page_tells_how_many_cells_agree(results):
-    """Counted here once more, from the means and the declarations alone."""
+    """Counted here once more, from what was measured and the declarations alone."""
     with open(FOLDER / "overview.csv", newline="", encoding="utf-8") as file:
         told = {title: words for title, words in list(csv.reader(file))[1:]}
     for name, entry in results["tables"].items():
-        table, good, judged = load_table(name), 0, 0
+        table, counted = load_table(name), Counter()
         for row, line in zip(table.rows, entry["rows"], strict=True):
             for cell in set(row.paper) & set(table.tolerance):
                 if line["peer"]:
@@ -88,38 +94,84 @@ def test_the_page_tells_how_many_cells_agree(results):
                     rule.percent / 100 * abs(printed),
                     rule.deviations * row.paper.get(f"{cell}_std", 0.0),
                 )
-                measured = line["summary"].get(cell, {}).get("mean", np.inf)
-                judged += 1
-                good += bool(abs(measured - printed) <= allowed + 1e-9)
+                values = line.get("values", {}).get(cell, [np.inf])
+                apart = max(values) - printed if rule.most else abs(np.mean(values) - printed)
+                counted[row.matched, apart <= allowed + 1e-6 * abs(printed)] += 1
         words = told[entry["title"]]
         assert words == verdict(entry)
+        good, judged = counted[False, True], counted[False, True] + counted[False, False]
         if judged:
             assert f"{good} of {judged} cells agree" in words, name
             assert words.startswith("Reproduces") == (good == judged), name
+        good, matched = counted[True, True], counted[True, True] + counted[True, False]
+        assert (f"figures in sight: {good} of {matched}, matches and no estimates" in words) == (matched > 0)
 
 
-def test_nothing_of_ours_failed_and_what_is_unfinished_counts_against(results):
-    unfinished = [
-        (name, line) for name in known_tables() for line in ours(results, name) if line["status"] != "done"
-    ]
-    assert {(name, line["data"], line["work"]) for name, line in unfinished} <= {
-        ("rlssvm-table-3", "a1a", "Gaussian"),
-        ("rlssvm-table-3", "w1a", "Gaussian"),
-    }
-    for _, line in unfinished:
-        assert line["status"] == "limit"
-        assert line["verdicts"]
-        assert not any(cell["agrees"] for cell in line["verdicts"].values())
+def test_all_of_ours_is_done_and_what_is_unfinished_counts_against(results):
+    for name in known_tables():
+        for line in results["tables"][name]["rows"]:
+            if line["status"] != "done":
+                assert line["peer"], (name, line["data"], line["label"])
+                assert line["status"] == "limit"
+                assert not any(cell["agrees"] for cell in line["verdicts"].values())
 
 
 @pytest.mark.parametrize("number", range(4, 9))
 def test_rlssvm_tables_agree_in_both_rows(results, number):
-    rows = [line for line in ours(results, f"rlssvm-table-{number}") if line["label"] == "RLSSVM"]
-    assert [line["work"] for line in rows] == ["linear", "Gaussian"]
-    for line in rows:
-        assert set(line["verdicts"]) == {"test", "train", "support"}
+    table = f"rlssvm-table-{number}"
+    both = ours(results, table) + matched(results, table)
+    rows = {line["work"]: line for line in both if line["label"] == "RLSSVM"}
+    printed = rows.pop("linear, C = 10 as printed", None)
+    assert list(sorted(rows)) == ["Gaussian", "linear"]
+    for line in rows.values():
+        assert {"test", "train", "support"} <= set(line["verdicts"])
         assert all(cell["agrees"] for cell in line["verdicts"].values())
-        assert line["summary"]["iterations"]["mean"] <= 10.0  # "No more than 10 iterations".
+    # Web-page at the C that Table 3 prints: another model than that of Table 6.
+    assert (printed is not None) == rows["linear"]["matched"] == (number == 6)
+    assert printed is None or not printed["verdicts"]["support"]["agrees"]
+
+
+@pytest.mark.parametrize("number", range(4, 9))
+def test_the_plain_iteration_takes_no_more_than_ten(results, number):
+    """So the paper says of all these experiments: the most of all splits, at the C that it used."""
+    table = f"rlssvm-table-{number}"
+    plain = [line for line in ours(results, table) + matched(results, table) if "plain" in line["label"]]
+    assert len(plain) == 2 + (number == 6)
+    for line in plain:
+        assert line["facts"]["solver"] == "active-set"
+        agrees = max(line["values"]["iterations"]) <= 10.0
+        assert line["verdicts"]["iterations"]["agrees"] == agrees
+        assert agrees or line["work"] == "linear, C = 10 as printed"
+
+
+@pytest.mark.parametrize(("table", "cells"), [("lsvm-table-1", 12), ("lsvm-table-4", 28)])
+def test_the_lsvm_paper_counts_what_its_own_iteration_leaves(results, table, cells):
+    """Rates and both counts of support vectors, at a nu chosen with them in sight."""
+    verdicts = [cell["agrees"] for line in matched(results, table) for cell in line["verdicts"].values()]
+    assert verdicts == [True] * cells
+
+
+def test_the_tuning_finds_the_printed_cells_or_others_as_good(results):
+    """RLSSVM, Table 3: where one cell of the grid is the best, it is the paper's, but for one."""
+    for line in ours(results, "rlssvm-table-3"):
+        best, printed, ties = (line["summary"][name]["mean"] for name in ("test", "printed", "ties"))
+        same = all(cell["agrees"] for cell in line["verdicts"].values())
+        if (line["data"], line["work"]) == ("w1a", "linear"):
+            assert ties == 1
+            assert printed < best
+            assert line["summary"]["log_C"]["mean"] == 0.0  # C = 1, at which Table 6 is met.
+        else:
+            assert printed == best
+            assert same == (ties == 1)
+
+
+def test_seven_counts_of_the_relaxed_paper_are_those_of_four_fifths_without_doubles(results):
+    """An inference from the counts; the rates of those sets are not all explained by it."""
+    agree = {
+        line["data"] for line in matched(results, "relaxed-table-1") if line["verdicts"]["support"]["agrees"]
+    }
+    sets = ("breast-cancer", "breast-w", "credit-g", "heart-c", "heart-h", "pima", "sick")
+    assert agree == {f"{name}-distinct" for name in sets}
 
 
 def test_a_tolerance_is_no_outcome(results):
@@ -174,7 +226,14 @@ def test_what_differs_says_why(results):
     for entry in results["tables"].values():
         for line in entry["rows"]:
             if not all(cell["agrees"] for cell in line["verdicts"].values()):
-                assert line["differs"], (entry["title"], line["data"], line["label"])
+                where = (entry["title"], line["data"], line["label"])
+                assert line["differs"], where
+                if line["tested"].endswith("by the matched row"):
+                    assert any(other["matched"] for other in entry["rows"] if same_set(other, line)), where
+
+
+def same_set(line, other):
+    return line["data"].startswith(other["data"])
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.iterdir()), ids=lambda file: file.name)

@@ -43,10 +43,10 @@ class LagrangianIterate:
 
     Attributes
     ----------
-    dual_coef_ : ndarray of shape (1, m)
-        Multipliers, signed, those of the last iterate that are below 0 included.
     support_ : ndarray
         Rows whose multiplier is above 0, as the paper counts them.
+    dual_coef_ : ndarray of shape (1, n_support)
+        Their multipliers, signed. Predictions take the last iterate as it is, negative ones included.
     n_iter_ : int
     violation_ : float
         Of (14), in the 2-norm.
@@ -90,8 +90,9 @@ class LagrangianIterate:
             before, u = u, solved(z)  # (15)
             step, z = float(np.linalg.norm(u - before)), right_side(u)
             self.n_iter_ += 1
-        self.dual_coef_, self.support_ = (y * u)[None], np.flatnonzero(u > 0)
-        self._rows, self._w = X, _with_ones(X).T @ (y * u)
+        self._rows, self._beta, self._w = X, y * u, _with_ones(X).T @ (y * u)
+        self.support_ = np.flatnonzero(u > 0)
+        self.dual_coef_ = self._beta[None, self.support_]
         return self
 
     def _system(self, G: FloatArray) -> tuple[_Map, _Map]:
@@ -111,7 +112,7 @@ class LagrangianIterate:
         if self.degree == 1:
             return np.asarray(_with_ones(X) @ self._w)
         K = (_with_ones(X) @ _with_ones(self._rows).T) ** self.degree
-        return np.asarray(K @ self.dual_coef_[0])
+        return np.asarray(K @ self._beta)
 
     def predict(self, X: FloatArray) -> Any:
         """Return signs."""

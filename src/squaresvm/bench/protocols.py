@@ -114,8 +114,9 @@ def _parts(loaded: Loaded, data: DataSet, row: TableRow, protocol: Mapping[str, 
     elif kind == "folds":
         from sklearn.model_selection import StratifiedKFold
 
+        number = row.options.get("folds", protocol.get("folds", 10))
         for repeat in range(repeats):
-            folds = StratifiedKFold(protocol.get("folds", 10), shuffle=True, random_state=seed + repeat)
+            folds = StratifiedKFold(number, shuffle=True, random_state=seed + repeat)
             for inside, outside in folds.split(train.X, train.y):
                 yield _scaled(data, _rows(train, inside), _rows(train, outside))
     else:

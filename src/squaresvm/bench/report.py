@@ -178,6 +178,7 @@ def _rules(entry: Mapping[str, Any]) -> Iterator[str]:
         parts = [f"{rule['points']:g}"] * bool(rule["points"])
         parts += [f"{rule['percent']:g} % of it"] * bool(rule["percent"])
         parts += [f"{rule['deviations']:g} of the paper's standard deviations"] * bool(rule["deviations"])
+        parts += ["no more in any repeat"] * bool(rule["most"])
         rules.append(f"{MEASURES[name]}: {', or '.join(parts) or 'nothing'}")
     if rules:
         yield f"How far a cell may be from the paper's, stated before the run: {'; '.join(rules)}."
@@ -240,17 +241,17 @@ def _short(name: str, value: float) -> str:
 
 
 def reasons_of(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield why each row differs from the paper, empty where it does not; no reason is told twice."""
+    """Yield why each row differs from the paper, and where that is tested; no reason is told twice."""
     told = set()
     for line in lines:
-        reason = line["differs"]
+        reason = f"{line['differs']} ({'tested: ' + line['tested'] if line['tested'] else 'untested'})"
         agrees = all(verdict["agrees"] for verdict in line["verdicts"].values())
         if agrees or line["status"] != "done":  # What did not finish says that instead.
             yield ""
         elif reason in told:
             yield "for the same reason"
         else:
-            yield f"because {reason}" if reason else "for a reason not known"
+            yield f"because {reason}" if line["differs"] else "for a reason not known"
             told.add(reason)
 
 

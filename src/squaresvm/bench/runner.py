@@ -183,7 +183,7 @@ def key_of(table: PaperTable, row: TableRow, protocol: Mapping[str, Any], *, qui
         "row": {
             name: value
             for name, value in asdict(row).items()
-            if name not in ("paper", "differs", "label", "matched")
+            if name not in ("paper", "differs", "tested", "label", "matched")
         },
         "data": asdict(table.data[row.data]),
         "protocol": dict(protocol),
@@ -225,6 +225,9 @@ def _line(
         }
         for name, numbers in values.items()
     }
+    for name, rule in table.tolerance.items():
+        if rule.most and name in values:
+            summary[name]["max"] = float(np.max(values[name]))
     return {
         "key": key,
         "data": row.data,
@@ -237,6 +240,7 @@ def _line(
         "at": dict(row.at),
         "paper": dict(row.paper),
         "differs": row.differs,
+        "tested": row.tested,
         "matched": row.matched,
         "summary": summary,
         "verdicts": {} if quick else judge(row.paper, summary, table.tolerance),

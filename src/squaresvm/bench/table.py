@@ -97,7 +97,7 @@ class TableRow:
 
     Rows of the same data and `work` do the same work: a peer's seconds are what ours are divided by. One that
     is `matched` was prepared with the paper's figures in sight: it shows what they may rest on, and its cells
-    are counted apart.
+    are counted apart. Of `differs`, the reason for what differs, `tested` says where it is, if anywhere.
     """
 
     data: str
@@ -111,17 +111,19 @@ class TableRow:
     limit: float
     quick: bool
     differs: str
+    tested: str
     matched: bool
     at: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a measure may be from the paper's: the largest of the three that are given."""
+    """How far a measure may be from the paper's: the largest of those given; `most`: nowhere above it."""
 
     points: float = 0.0
     percent: float = 0.0
     deviations: float = 0.0
+    most: bool = False
 
     def allowed(self, published: float, deviation: float | None) -> float:
         """Return the largest difference that counts as agreement."""
@@ -163,8 +165,8 @@ _PROTOCOLS: dict[str, set[str]] = {
     "sumt": {"repeats"},
     "grid": {"repeats", "printed"},
 }
-#: What a row may say or vary beside the parameters of its method; `repeats` for one that takes long.
-_OPTIONS = {"forget", "rows", "picture", "step", "factor", "repeats"}
+#: What a row may say or vary beside its method's parameters; `repeats` and `folds` instead of the table's.
+_OPTIONS = {"forget", "rows", "picture", "step", "factor", "repeats", "folds"}
 #: What a data set may say beside its steps.
 _CHOICES = {"codes", "columns", "nominal", "classes", "distinct", "counts", "share", "shuffle", "seed"}
 _STEPS = ("onehot", "impute", "standardise", "unit", "symmetric")
@@ -284,6 +286,7 @@ _ROW: _Kinds = {
     "limit": ((int, float), 600.0),
     "quick": (bool, True),
     "differs": (str, ""),
+    "tested": (str, ""),
     "matched": (bool, False),
 }
 
@@ -387,5 +390,6 @@ def _tolerance(key: str, given: Any) -> Tolerance:
         raise TableFileError(f"tolerance: {key!r} is no measure; they are {', '.join(MEASURES)}")
     if not isinstance(given, dict):
         raise TableFileError(f"tolerance.{key}: must be a table; got {given!r}")
-    _known(given, {"points", "percent", "deviations"}, f"tolerance.{key}")
-    return Tolerance(**{name: float(value) for name, value in given.items()})
+    _known(given, {"points", "percent", "deviations", "most"}, f"tolerance.{key}")
+    numbers = {name: float(value) for name, value in given.items() if name != "most"}
+    return Tolerance(**numbers, most=bool(given.get("most", False)))

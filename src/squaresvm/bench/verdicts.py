@@ -18,7 +18,8 @@ def judge(
 ) -> dict[str, dict[str, Any]]:
     """Return for each cell that has a tolerance how far ours is from the paper's, and whether it may be.
 
-    A cell that the paper prints and that was not measured, for whatever reason, does not agree.
+    A cell that the paper prints and that was not measured, for whatever reason, does not agree. Where the
+    paper prints a limit, the largest of ours is judged.
 
     Examples
     --------
@@ -34,8 +35,11 @@ def judge(
     for name, rule in tolerance.items():
         if name in paper:
             allowed = rule.allowed(paper[name], paper.get(f"{name}_std"))
-            difference = summary[name]["mean"] - paper[name] if name in summary else None
-            agrees = difference is not None and abs(difference) <= allowed + 1e-9
+            ours = summary.get(name, {}).get("max" if rule.most else "mean")
+            difference = None if ours is None else ours - paper[name]
+            agrees = (
+                difference is not None and (difference if rule.most else abs(difference)) <= allowed + 1e-9
+            )
             found[name] = {"difference": difference, "allowed": allowed, "agrees": bool(agrees)}
     return found
 
