@@ -245,6 +245,78 @@ def test_other_estimators(tmp_path, clouds, estimator):
         assert found == model.predict(X).tolist()
 
 
+def test_a_pipeline_takes_the_columns_that_it_was_fitted_on(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("skops")
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    people = pandas.DataFrame({"age": [25.0, 38, 61, 33, 47, 52], "town": ["Ulm", "Bonn"] * 3})
+    steps = [("numbers", StandardScaler(), ["age"]), ("towns", OneHotEncoder(), ["town"])]
+    pipeline = make_pipeline(ColumnTransformer(steps), squaresvm.LSSVC()).fit(people, [1, 0, 1, 1, 0, 0])
+    squaresvm.save(pipeline, tmp_path / "people.model")
+    plain = make_pipeline(StandardScaler(), squaresvm.LSSVC()).fit(people[["age"]].to_numpy(), [1, 0] * 3)
+    squaresvm.save(plain, tmp_path / "plain.model")
+    with serving(tmp_path) as client:
+        records = [{"town": town, "age": age} for age, town in zip(people.age, people.town, strict=True)]
+        found = client.post("/models/people/predict", {"records": records, "probabilities": True}).json
+        strange = client.post("/models/people/predict", {"records": [{"age": 3, "town": "Kiel"}]})
+        missing = client.post("/models/people/predict", {"records": [{"age": 3}]})
+        lists = client.post("/models/plain/predict", {"records": people[["age"]].to_numpy().tolist()}).json
+        forget = client.post("/models/people/forget", {"ids": [3]})
+        verdict = client.get("/models/people/verify").json
+        columns = client.get("/models/people").json["columns"]
+    np.testing.assert_allclose(found["decision"], pipeline.decision_function(people), rtol=1e-10)
+    np.testing.assert_allclose(found["probabilities"], pipeline.predict_proba(people), rtol=1e-9)
+    np.testing.assert_allclose(
+        lists["decision"], plain.decision_function(people[["age"]].to_numpy()), rtol=1e-10
+    )
+    assert (strange.status, missing.status, forget.status) == (422, 422, 409)
+    assert "Kiel" in strange.json["error"]
+    assert "no column 'town'" in missing.json["error"]
+    assert (verdict["ok"], columns) == (True, ["age", "town"])
+
+
+def test_several_labels_or_values_a_row(tmp_path, clouds):
+    X, y = clouds
+    both = np.column_stack([y == 0, X[:, 1] > 1]).astype(int)
+    squaresvm.save(squaresvm.LSSVC().fit(X, both), tmp_path / "labels.model")
+    squaresvm.save(squaresvm.LSSVR().fit(X, X[:, :2] ** 2), tmp_path / "values.model")
+    new = [[0.5, 1.0, 2.0]]
+    with serving(tmp_path) as client:
+        assert {model["name"] for model in client.get("/models").json["models"]} == {"labels", "values"}
+        for name, label, bad in (("labels", [[1, 0]], [[1, 2]]), ("values", [[0.5, 1.5]], [0.5])):
+            assert client.post(f"/models/{name}/learn", {"records": new, "labels": bad}).status == 422
+            learned = client.post(f"/models/{name}/learn", {"records": new, "labels": label})
+            assert learned.status == 200, learned.body
+            report = client.get(f"/models/{name}/report")
+            assert report.status in (200, 409), report.body
+        labels = client.post("/models/labels/predict", {"records": X.tolist()}).json["predictions"]
+        values = client.post("/v2/models/values/infer", {"inputs": [tensor(X)]}).json["outputs"][0]
+        described = client.get("/v2/models/values").json["outputs"][0]
+    peer = squaresvm.LSSVC(gamma=1 / (3 * X.var())).fit(np.vstack([X, new]), np.vstack([both, [[1, 0]]]))
+    assert labels == peer.predict(X).tolist()
+    peer = squaresvm.LSSVR(gamma=1 / (3 * X.var())).fit(
+        np.vstack([X, new]), np.vstack([X[:, :2] ** 2, [[0.5, 1.5]]])
+    )
+    np.testing.assert_allclose(values["data"], peer.predict(X).ravel(), rtol=1e-8, atol=1e-10)
+    assert (values["shape"], described["shape"]) == ([90, 2], [-1, 2])
+
+
+def test_a_precomputed_kernel_only_predicts(tmp_path, clouds):
+    X, y = clouds
+    model = squaresvm.LSSVC(kernel="precomputed").fit(X @ X.T, y == 0)
+    squaresvm.save(model, tmp_path / "m.model")
+    with serving(tmp_path) as client:
+        outputs = client.post("/v2/models/m/infer", {"inputs": [tensor((X @ X.T)[:4])]}).json["outputs"]
+        shapes = {one["name"]: one["shape"] for one in client.get("/v2/models/m").json["outputs"]}
+        assert client.get("/models/m/verify").json["ok"]
+        assert client.get("/models/m/report").status == 409
+    np.testing.assert_allclose(outputs[1]["data"], model.decision_function((X @ X.T)[:4]), rtol=1e-10)
+    assert shapes == {"predict": [-1], "decision": [-1], "probabilities": [-1, 2]}
+
+
 def test_a_streamed_model_only_predicts(tmp_path, clouds):
     from squaresvm.streaming import ArraySource
 

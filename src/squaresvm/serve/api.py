@@ -18,7 +18,7 @@ from squaresvm.readers import Table
 from squaresvm.serve.endpoint import Endpoint, Metrics, body_of, json_response, read_body
 from squaresvm.serve.folder import Folder
 from squaresvm.serve.inference import model_metadata, parse_infer, render_infer, server_metadata
-from squaresvm.serve.rows import Limits, RequestError, first_line, held_ids, list_in, rows_for, table_of
+from squaresvm.serve.rows import Limits, RequestError, first_line, held_ids, list_in, table_of
 from squaresvm.serve.served import ServedModel
 from squaresvm.serve.view import View
 from squaresvm.solution import Certificate
@@ -167,7 +167,7 @@ class Api:
         if wanted and (not view.has_probabilities or view.classes is None):
             raise RequestError(422, "this model has no probabilities")
         table = table_of(list_in(sent, "records", self._limits), self._limits)
-        return wanted, rows_for(table, view.preparation, view.width), _unknown_levels(table, view)
+        return wanted, view.prepared(table), _unknown_levels(table, view)
 
     async def _apart(self, body: bytes, work: Callable[[], Result]) -> Result:
         """Take a body apart here, or beside the event loop where that takes long."""
@@ -213,6 +213,7 @@ class Api:
         """Give the sealed receipts of the model, chained by hashes, as in its file."""
         model = self._model(request)
         view = await model.turn(model.saved)
+        model.check_changeable()
         chain = await asyncio.to_thread(lambda: [one.to_json() for one in view.estimator.receipts_])
         return json_response({"model": model.name, "chain": chain})
 
@@ -223,6 +224,7 @@ class Api:
         if "id" not in sent:
             raise RequestError(400, "'id' is missing")
         view = await model.turn(model.saved)
+        model.check_changeable()
         proof, receipt = await asyncio.to_thread(_absence, view, sent["id"])
         return json_response({"model": model.name, "proof": proof, "receipt": receipt})
 
@@ -241,7 +243,10 @@ class Api:
             raise RequestError(503, "a verification is under way", 5)
         async with self._verifying:
             await model.turn(model.saved)
-            verdict = await asyncio.to_thread(squaresvm.verify, model.path)
+            try:
+                verdict = await asyncio.to_thread(squaresvm.verify, model.path)
+            except ValueError as error:
+                raise RequestError(409, first_line(error)) from None
         facts = {"model": model.name, "ok": verdict.ok, "rows": verdict.rows, "faults": list(verdict.faults)}
         facts |= {"residual": verdict.residual, "gap": verdict.gap, "objective": verdict.objective}
         facts |= {"decision_error": verdict.decision_error, "claimed": asdict(verdict.claimed)}
@@ -277,7 +282,6 @@ def _summary(model: ServedModel) -> dict[str, Any]:
     if view is None:
         return {"name": model.name, "ready": False, "fault": model.fault}
     estimator = view.estimator
-    columns = None if view.preparation is None else [feature.name for feature in view.preparation.features]
     classes = view.classes
     settings = getattr(getattr(estimator, "_state", None), "settings", None)
     kernel = None if settings is None or settings.kernel is None else settings.kernel
@@ -289,7 +293,7 @@ def _summary(model: ServedModel) -> dict[str, Any]:
         "C": None if settings is None else float(settings.C),
         "gamma": None if kernel is None or kernel.name == "linear" else float(kernel.gamma),
         "rows": view.rows,
-        "columns": columns,
+        "columns": view.columns,
         "n_columns": view.width,
         "classes": None if classes is None else classes.tolist(),
         "learns": view.can_change,

@@ -18,7 +18,7 @@ import numpy as np
 from squaresvm._version import __version__
 from squaresvm.readers import Table
 from squaresvm.readers.preparation import Number, Preparation
-from squaresvm.serve.rows import Limits, RequestError, json_object, rows_for, table_of
+from squaresvm.serve.rows import Limits, RequestError, json_object, table_of
 from squaresvm.serve.view import Answer, View
 from squaresvm.typing import FloatArray
 
@@ -59,10 +59,13 @@ def model_metadata(name: str, view: View) -> dict[str, Any]:
     >>> model_metadata("iris", view)["inputs"]
     [{'name': 'rows', 'datatype': 'FP64', 'shape': [-1, 4]}]
     """
-    outputs = [{"name": "predict", "datatype": _datatype(_label_dtype(view)), "shape": [-1]}]
-    if view.classes is not None and view.holds_rows:
-        k = view.classes.size
-        outputs.append({"name": "decision", "datatype": "FP64", "shape": [-1] if k == 2 else [-1, k]})
+    seen = view.of_zeros
+    labels = np.empty(1, _label_dtype(view)) if seen is None else seen.labels
+    outputs = [_output("predict", labels)]
+    if seen is not None and seen.decision is not None:
+        outputs.append(_output("decision", seen.decision))
+    elif seen is None and view.holds_rows and view.classes is not None:  # A kernel that was computed before.
+        outputs.append(_output("decision", np.empty((1, view.classes.size)[: 1 + (view.classes.size > 2)])))
     if view.has_probabilities and view.classes is not None:
         outputs.append({"name": "probabilities", "datatype": "FP64", "shape": [-1, view.classes.size]})
     return {
@@ -72,6 +75,10 @@ def model_metadata(name: str, view: View) -> dict[str, Any]:
         "inputs": _inputs(view),
         "outputs": outputs,
     }
+
+
+def _output(name: str, values: np.ndarray[Any, Any]) -> dict[str, Any]:
+    return {"name": name, "datatype": _datatype(values.dtype), "shape": [-1, *values.shape[1:]]}
 
 
 def _inputs(view: View) -> list[dict[str, Any]]:
@@ -218,11 +225,9 @@ def _rows(tensors: dict[str, np.ndarray[Any, Any]], view: View, limits: Limits) 
         if values.dtype == object:
             raise RequestError(422, "rows must be numbers")
         X = values.astype(np.float64).reshape(count, -1)
-        if X.shape[1] != view.width:
-            raise RequestError(422, f"rows have {X.shape[1]} columns, and the model has {view.width}")
         if not np.isfinite(X).all():
             raise RequestError(422, "rows hold what is not a finite number")
-        return X
+        return view.prepared(X)
     for name, values in tensors.items():
         if values.size != count:
             raise RequestError(422, f"tensor {name[:40]!r} does not have {count} values, one a row")
@@ -231,7 +236,7 @@ def _rows(tensors: dict[str, np.ndarray[Any, Any]], view: View, limits: Limits) 
         [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)], limits
     )
     assert isinstance(table, Table)
-    return rows_for(table, view.preparation, view.width)
+    return view.prepared(table)
 
 
 def _wanted(request: dict[str, Any], view: View) -> dict[str, bool]:

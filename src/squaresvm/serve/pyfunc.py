@@ -72,6 +72,8 @@ class PyFuncModel:
 
     def _rows(self, data: Any) -> Any:
         view = self._view
+        if view.front is not None:
+            return view.transformed(data)
         if view.preparation is not None and hasattr(data, "columns"):
             return view.preparation.rows(table_of(data))
         return rows_for(np.asarray(data, dtype=np.float64), view.preparation, view.width)

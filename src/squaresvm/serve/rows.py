@@ -20,6 +20,7 @@ from squaresvm.readers.text import csv_blocks
 from squaresvm.typing import FloatArray
 
 __all__ = [
+    "REQUEST",
     "Limits",
     "RequestError",
     "columns_of",
@@ -37,7 +38,7 @@ __all__ = [
 #: Characters of a message at most: a request may be quoted in it, whatever its size.
 _LONGEST = 400
 #: For messages: a request has no file.
-_REQUEST = Path("request")
+REQUEST = Path("request")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
@@ -157,7 +158,7 @@ def table_of(records: Sequence[Any], limits: Limits) -> Table | FloatArray:
         if not isinstance(record, dict) or set(record) != known:
             raise RequestError(422, f"record {number} does not have the same columns as record 0")
     columns = {name: _column(name, [record[name] for record in records]) for name in names}
-    return Table(_REQUEST, columns, range(len(records)), unit="record")
+    return Table(REQUEST, columns, range(len(records)), unit="record")
 
 
 def _array(records: Sequence[Any], width: int, limits: Limits) -> FloatArray:
@@ -203,7 +204,7 @@ def _cell(name: str, number: int, value: Any) -> str:
 def csv_request(body: bytes, label: str | None, id: str | None, limits: Limits) -> dict[str, Any]:
     """Return a CSV body as the request that it stands for, in JSON; label and id are no part of records."""
     try:
-        blocks = list(csv_blocks(_REQUEST, io.BytesIO(body), fewest=1))
+        blocks = list(csv_blocks(REQUEST, io.BytesIO(body), fewest=1))
     except TableError as error:
         raise RequestError(422, first_line(error)) from None
     count = sum(len(block.lines) for block in blocks)
@@ -259,6 +260,9 @@ def _without_options(line: str) -> str:
 
 def labels_for(model: Any, values: list[Any]) -> np.ndarray[Any, Any]:
     """Return labels, or values, of the kind that the model has."""
+    held = model._state.rows.y
+    if held.ndim == 2:
+        return _several(values, held.shape[1], hasattr(model, "classes_"))
     if not hasattr(model, "classes_"):
         numbers = [_number(value) for value in values]
         if any(number is None for number in numbers):
@@ -270,6 +274,17 @@ def labels_for(model: Any, values: list[Any]) -> np.ndarray[Any, Any]:
         wanted = {"i": "whole number", "u": "whole number", "f": "number", "b": "flag"}.get(kind, "text")
         raise RequestError(422, f"label {labels.index(None)} is not a {wanted}, and those of the model are")
     return np.array(labels, dtype=object if kind == "O" else np.str_ if kind == "U" else model.classes_.dtype)
+
+
+def _several(values: list[Any], width: int, are_flags: bool) -> np.ndarray[Any, Any]:
+    """Return several values for each row: numbers, or whether it has each label."""
+    for number, row in enumerate(values):
+        if not isinstance(row, list) or len(row) != width:
+            raise RequestError(422, f"label {number} is not a list of {width} values, one for each target")
+        if not all((value in (0, 1)) if are_flags else _is_number(value) for value in row):
+            wanted = "0 and 1" if are_flags else "finite numbers"
+            raise RequestError(422, f"label {number} does not consist of {wanted}")
+    return np.array(values, dtype=np.int64 if are_flags else np.float64)
 
 
 def _number(value: Any) -> float | None:

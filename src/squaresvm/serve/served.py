@@ -231,7 +231,6 @@ class ServedModel:
 
     def saved(self) -> View:
         """Save and return the model: what is said of it stays true, whatever happens. Runs in the writer."""
-        self.check_changeable()
         if not self.save():
             raise RequestError(507, "the model cannot be saved for now", 30)
         return self.ready_view()
@@ -285,7 +284,10 @@ class ServedModel:
     def check_changeable(self) -> None:
         """Raise a RequestError unless rows can be learned and forgotten."""
         if not self.ready_view().can_change:
-            raise RequestError(409, "this model keeps no rows that requests could change: it only predicts")
+            raise RequestError(
+                409,
+                "the server only predicts with a model of this kind: it keeps no rows, or not as they come",
+            )
 
     # Questions that take longer than a prediction --------------------------------------------------
 
@@ -298,9 +300,8 @@ class ServedModel:
 
     def report(self, most: int = 25) -> tuple[View, Report]:
         """Return what leaving each row out says of the model as it is now. Runs in the writer."""
+        self.check_changeable()
         view = self.ready_view()
-        if not view.can_change:
-            raise RequestError(409, "this model keeps no rows to judge it by")
         if self._report is None or self._report[0] is not view:
             try:
                 self._report = view, examine(self._model, most)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from squaresvm.estimators.requests import Updating
+from squaresvm.files.front import Front
 from squaresvm.models.model import as_flat, labels_of
+from squaresvm.readers import Column, Table, TableError
 from squaresvm.readers.preparation import Preparation, PreparedRows
-from squaresvm.serve.rows import RequestError, columns_of
+from squaresvm.serve.rows import REQUEST, RequestError, columns_of, first_line, rows_for
 from squaresvm.typing import FloatArray
 
 __all__ = ["Answer", "Batcher", "View"]
@@ -58,21 +60,27 @@ class View:
     preparation: Preparation | None
     #: Of the last request that is in it; 0 where that is none since the file was put there.
     number: int
+    #: The steps of a pipeline before the model.
+    front: Front | None = None
+    #: What it says of a row of zeros, whose types and shapes are those of all answers; None where such a row
+    #: means nothing to it.
+    of_zeros: Answer | None = None
 
     @classmethod
     def of(cls, model: Any, number: int) -> View:
         """Return the model as it is now. Nobody may change it meanwhile."""
+        front, model = Front.of(model)
         if not isinstance(model, Updating):
-            return cls(model, None, number)
-        preparation = columns_of(model)
+            return cls(model, None, number, front)
+        preparation = columns_of(model) if front is None else None
         frozen = model._copy()
         # Columns are put in order by their names here: rows without names are right from then on.
         frozen.__dict__.pop("feature_names_in_", None)
-        view = cls(frozen, preparation, number)
-        if view.holds_rows and frozen._state.settings.kernel is not None:
-            # What predictions need is computed now, while the buffers are still those of this state.
-            view.answer(np.zeros((1, view.width)))
-        return view
+        view = cls(frozen, preparation, number, front)
+        if not view.holds_rows or frozen._state.settings.kernel is None:
+            return view
+        # What predictions need is computed now, while the buffers are still those of this state.
+        return replace(view, of_zeros=view.answer(np.zeros((1, frozen.n_features_in_))))
 
     @property
     def holds_rows(self) -> bool:
@@ -82,12 +90,50 @@ class View:
     @property
     def can_change(self) -> bool:
         """Whether rows can be learned and forgotten through requests."""
-        return self.holds_rows and self.estimator._state.settings.kernel is not None
+        has_kernel = self.holds_rows and self.estimator._state.settings.kernel is not None
+        return has_kernel and self.front is None
 
     @property
     def width(self) -> int:
-        """Columns that rows must have."""
-        return int(self.estimator.n_features_in_)
+        """Columns that rows must have, as they are sent."""
+        first = self.estimator if self.front is None or not self.front.steps else self.front.steps[0][1]
+        return int(getattr(first, "n_features_in_", self.estimator.n_features_in_))
+
+    @property
+    def columns(self) -> list[str] | None:
+        """Names of the columns of records; None where they have none."""
+        if self.front is not None:
+            return self.front.feature_names
+        return None if self.preparation is None else [one.name for one in self.preparation.features]
+
+    def prepared(self, found: Table | FloatArray) -> FloatArray:
+        """Return rows as they reach the model, of those that a request brings."""
+        if self.front is None:
+            return rows_for(found, self.preparation, self.width)
+        if not isinstance(found, Table) or self.columns is None:
+            found = rows_for(found, None, self.width)
+        if self.columns is not None and not isinstance(found, Table):
+            columns = {name: Column(name, found[:, at]) for at, name in enumerate(self.columns)}
+            found = Table(REQUEST, columns, range(found.shape[0]), unit="record")
+        if not isinstance(found, Table):
+            return self.transformed(found)
+        try:
+            frame = found.frame(self.columns or ())
+        except TableError as error:
+            raise RequestError(422, first_line(error)) from None
+        return self.transformed(frame)
+
+    def transformed(self, X: Any) -> FloatArray:
+        """Return what the steps before the model make of rows; a RequestError where one refuses them."""
+        assert self.front is not None
+        try:
+            found = self.front.transform(X)
+            found = np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            raise RequestError(422, f"the pipeline refuses the rows: {first_line(error)}") from None
+        if not np.isfinite(found).all():
+            raise RequestError(422, "the pipeline makes what is not a finite number of the rows")
+        return found
 
     @property
     def rows(self) -> int | None:
@@ -97,8 +143,8 @@ class View:
     @property
     def classes(self) -> np.ndarray[Any, Any] | None:
         """Labels that it knows; None for regression."""
-        found: np.ndarray[Any, Any] | None = getattr(self.estimator, "classes_", None)
-        return found
+        found = getattr(self.estimator, "classes_", None)
+        return found if isinstance(found, np.ndarray) else None  # Of rows with several labels it is a list.
 
     @property
     def has_probabilities(self) -> bool:

@@ -122,7 +122,7 @@ async function show() {
   if (!model.ready) throw new Error(model.fault || "The model is being loaded.");
   if (!model.learns) {
     byId("title").textContent = model.name;
-    byId("summary").textContent = `${model.estimator}: it keeps no rows, so it predicts, and there is nothing to forget or to judge it by.`;
+    byId("summary").textContent = `${model.estimator}: here it only predicts. Rows are learned and forgotten from Python or on the command line.`;
     return null;
   }
   showAbout(model);
