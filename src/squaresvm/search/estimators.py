@@ -17,8 +17,7 @@ from squaresvm.models.state import State
 from squaresvm.operators import Operator, StoredOperator
 from squaresvm.rows import Rows
 from squaresvm.runtime.arguments import check_flag
-from squaresvm.search.hinge import HingeSearch
-from squaresvm.search.searching import LooSearch
+from squaresvm.search.searching import HingeSearch, LooSearch
 from squaresvm.solvers.base import Solver
 
 __all__ = ["LSSVCCV", "LSSVRCV", "RLSSVCCV", "LagrangianSVCCV"]

@@ -1,5 +1,7 @@
 """Exact values of rows left out: for every C from one decomposition, for every gamma from the same distances.
 
+The squared hinge has no such decomposition, and goes from each C to the next.
+
 With weights w_i and C_i = C w_i, let G = W^1/2 K W^1/2. Then
 
     inv(K + diag(1/C_i)) = W^1/2 inv(G + I/C) W^1/2                                                      (1)
@@ -24,15 +26,21 @@ import scipy.linalg
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import manhattan_distances
 
+from squaresvm.estimators.c_path import solved_at
 from squaresvm.factors import Moments
 from squaresvm.judging.scores import evidence_of
 from squaresvm.kernels import Kernel, _for_distances, _integer_power, inner_products, squared_norms
 from squaresvm.linalg.blas import product
-from squaresvm.linalg.lapack import solve_definite, tridiagonalise_in_place
+from squaresvm.linalg.lapack import NotPositiveSemidefiniteError, solve_definite, tridiagonalise_in_place
+from squaresvm.models.model import Settings
+from squaresvm.models.state import State
+from squaresvm.models.train import train
+from squaresvm.operators import PrecomputedOperator
+from squaresvm.rows import Rows
 from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["HAVE_GAMMA", "KernelFamily", "KernelPath", "LinearPath", "Path"]
+__all__ = ["HAVE_GAMMA", "HingePath", "KernelFamily", "KernelPath", "LinearPath", "Path"]
 
 #: Kernels with a parameter gamma.
 HAVE_GAMMA = ("rbf", "laplacian", "poly", "sigmoid")
@@ -351,3 +359,38 @@ class KernelFamily:
         if kernel.function == "poly":
             return _integer_power(values, kernel.degree)
         return np.asarray(np.tanh(values, out=values))
+
+
+class HingePath:
+    """Values of rows left out of a model with the squared hinge, over C.
+
+    Parameters
+    ----------
+    rows : Rows
+    settings : Settings
+        With the gamma of the path; C is not used.
+    folds : list of ndarrays or None
+        Positions among the rows of positive weight that leave together; None: each row alone.
+    K : ndarray of shape (m, m), optional
+        The kernel matrix of the rows of positive weight, where it was given.
+    """
+
+    def __init__(
+        self, rows: Rows, settings: Settings, folds: list[IntArray] | None, K: Matrix | None = None
+    ) -> None:
+        self._rows, self._settings, self._folds, self._K = rows, settings, folds, K
+
+    def left_out(self, Cs: Sequence[float]) -> Iterator[FloatArray | None]:
+        """Yield the values of shape (m, k) for each C; None where the problem is not convex."""
+        state: State | None = None
+        for C in Cs:
+            try:
+                state = self._first(C) if state is None else solved_at(state, state.problem, C, state)
+                yield state.leave_one_out() if self._folds is None else state.without_folds(self._folds)
+            except NotPositiveSemidefiniteError:
+                state = None  # Its buffers are left as the failure found them.
+                yield None
+
+    def _first(self, C: float) -> State:
+        operator = None if self._K is None else PrecomputedOperator(np.array(self._K, np.float64))
+        return train(self._rows, replace(self._settings, C=C), operator)

@@ -18,22 +18,17 @@ from squaresvm.judging.scores import Judge, check_scoring
 from squaresvm.models.model import Settings
 from squaresvm.models.ownership import REQUESTS
 from squaresvm.models.problems import check_costs, encode, features, find_classes
+from squaresvm.models.state import State
 from squaresvm.rows import Rows
 from squaresvm.rows.labels import indicator
 from squaresvm.runtime.arguments import check_integer
-from squaresvm.search.grid import (
-    Search,
-    SearchResults,
-    check_values,
-    default_Cs,
-    default_gammas,
-)
-from squaresvm.search.paths import HAVE_GAMMA, KernelFamily, KernelPath, LinearPath, Path
+from squaresvm.search.grid import Search, SearchResults, check_values, default_Cs, default_gammas
+from squaresvm.search.paths import HAVE_GAMMA, HingePath, KernelFamily, KernelPath, LinearPath, Path
 from squaresvm.search.walk import WALK_ROWS, Walk, can_be_low_rank, cell_paths, rows_to_search
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
 
-__all__ = ["LooSearch", "Searched"]
+__all__ = ["HingeSearch", "LooSearch", "Searched"]
 
 #: Outer folds of `honest_score_` where the search leaves out single rows or groups.
 _OUTER_FOLDS = 5
@@ -137,11 +132,11 @@ class LooSearch(Updating):
         for C in (Cs[0], Cs[-1]):
             check_costs(C, weights[held], held)
         X = self._rows_or_kernel(rows, held)
-        judge = None
-        truth, judged = self._truth(y), is_classifier(self)
+        truth, judge = self._truth(y), None
         if not self._by_evidence:
             judge = Judge(
-                check_scoring(self.scoring), X, truth, classes, rows.weights[held], weights[held], judged
+                *(check_scoring(self.scoring), X, truth, classes, rows.weights[held], weights[held]),
+                is_classifier=is_classifier(self),
             )
         tasks = self._tasks
         told = None if tasks is None else (lambda: tasks.told("decomposition"))
@@ -203,9 +198,8 @@ class LooSearch(Updating):
         if not self._has_gamma:
             return [None]
         assert settings.kernel is not None
-        if self.gammas is None:
-            return [*default_gammas(settings.kernel.gamma)]
-        return [*check_values("gammas", self.gammas)]
+        ours = default_gammas(settings.kernel.gamma)
+        return [*(ours if self.gammas is None else check_values("gammas", self.gammas))]
 
     def _rows_or_kernel(self, rows: Rows, held: IntArray) -> Matrix:
         """Return the features of the rows in the problem, or their kernel matrix where that was given."""
@@ -224,11 +218,7 @@ class LooSearch(Updating):
         X, targets, weights = given.X, given.targets, given.weights
         kernel = settings.kernel
         if kernel is None:
-
-            def precomputed(gamma: float | None) -> Path:
-                return KernelPath(np.array(X, np.float64, order="F"), targets, weights, **options)
-
-            return precomputed
+            return lambda gamma: KernelPath(np.array(X, np.float64, order="F"), targets, weights, **options)
         if settings.is_linear and X.shape[1] < X.shape[0]:
             return lambda gamma: LinearPath(X, targets, weights, **options)
         family = KernelFamily(kernel, X)
@@ -241,10 +231,8 @@ class LooSearch(Updating):
 
     def _kept_of_rows(self) -> list[str]:
         numbers = "C and gamma" if self._has_gamma else "C"
-        return [
-            *super()._kept_of_rows(),
-            f"{numbers} were chosen by scores on all rows of the fit, and stay until refit",
-        ]
+        chosen = f"{numbers} were chosen by scores on all rows of the fit, and stay until refit"
+        return [*super()._kept_of_rows(), chosen]
 
     def _drop_results(self) -> None:
         # The scores were taken from the rows that left, too; C and gamma stay.
@@ -367,6 +355,32 @@ class LooSearch(Updating):
             return {"C": self.C_}
         assert settings.kernel is not None
         return {"C": self.C_, "gamma": settings.kernel.gamma}
+
+
+class HingeSearch(LooSearch):
+    """A search whose cells are solved one after the other.
+
+    There is no decomposition that serves every C, as the squared loss has. But the active set of one C is
+    most of that of the next, and that of all rows is most of that without a fold.
+    """
+
+    def _walks(self, settings: Settings, X: Matrix) -> bool:
+        return False  # Low-rank models of the squared hinge have no values of rows left out by themselves.
+
+    def _paths(self, settings: Settings, given: Searched) -> Any:
+        K = given.X if settings.kernel is None else None
+
+        def path(gamma: float | None) -> HingePath:
+            in_cell = self._in_cell(settings, given.rows, settings.C, gamma)
+            return HingePath(given.rows, in_cell, given.folds, K)
+
+        return path
+
+    def _at(self, state: State) -> Any:
+        """Return the model at another C: the search did not choose it."""
+        model = super()._at(state)
+        model._search = None
+        return model
 
 
 def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any] | None) -> None:
