@@ -6,6 +6,7 @@ of a set are solved in `equalities`. Equation numbers are those of that paper.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from squaresvm.operators import LinearOperator
 from squaresvm.operators.computed import pivoted_features
 from squaresvm.problem import Loss, Problem
 from squaresvm.runtime.arguments import check_between, check_choice, check_flag, check_integer
+from squaresvm.runtime.resources import threads_for_blas
 from squaresvm.solution import Outcome, Solution
 from squaresvm.solvers.active_set_search import Iterate, search_active_sets
 from squaresvm.solvers.base import IterativeSolver, Monitor, by_column
@@ -28,6 +30,8 @@ __all__ = ["ActiveSet"]
 _MAX_ITER = 500
 #: Rows of a set whose factor is kept for later requests.
 _KEPT_ROWS = 12_000
+#: Rows up to which a second thread of the BLAS saves nothing, and waits in the way of all else that runs.
+_QUIET_ROWS = 1500
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,8 @@ class ActiveSet(IterativeSolver):
                 kept.append(own)
             return found
 
-        joint = by_column(problem, start, monitor, solve)
+        with threads_for_blas() if problem.n_rows <= _QUIET_ROWS else nullcontext():
+            joint = by_column(problem, start, monitor, solve)
         return replace(joint, factor=kept[0]) if problem.n_columns == 1 and kept else joint
 
     def _searched(
