@@ -25,7 +25,7 @@ from squaresvm.estimators.callbacks import CallbackSupportMixin, FitTasks, tells
 from squaresvm.estimators.evidence import Evidence, moved_since_fit
 from squaresvm.estimators.receipts import Proving, begun, log_of
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
-from squaresvm.models.model import Known, Model, Settings, weigh
+from squaresvm.models.model import Known, Model, Settings
 from squaresvm.models.ownership import REQUESTS, Claim
 from squaresvm.models.problems import distributed_kernel, gathered_rows
 from squaresvm.models.source_fit import fit_source
@@ -36,6 +36,7 @@ from squaresvm.operators.precomputed import symmetrised
 from squaresvm.problem import Bias, Loss
 from squaresvm.readers.preparation import prepared_rows
 from squaresvm.rows import Ids, Rows, canonical_csr, ids_from, owned
+from squaresvm.rows.labels import weigh
 from squaresvm.runtime.arguments import (
     check_flag,
     check_positive,

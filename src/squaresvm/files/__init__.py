@@ -378,10 +378,7 @@ def with_new_levels(model: Updating, table: Table) -> Updating:
     Its record has the preparation that goes with it, for receipts name columns by that.
     """
     record = Record.of(model)
-    if record.preparation is None:
-        return model
-    new = record.preparation.unknown_levels(table)
-    if not new:
+    if record.preparation is None or not (new := record.preparation.unknown_levels(table)):
         return model
     preparation, sources = record.preparation.with_levels(new)
     model = with_columns(model, sources)

@@ -180,13 +180,14 @@ class BoundedSets:
         """
         if problem.loss != Loss.SQUARED or problem.n_rows < _MANY_ROWS:
             return False
-        if problem.operator.features is not None or not isinstance(solution.factor, CholeskyFactor):
+        factor = CholeskyFactor.among(solution.factor)
+        if problem.operator.features is not None or factor is None:
             return False
         semidefinite = kernel.function in ("rbf", "laplacian", "linear")
         if kernel.function == "poly":
             semidefinite = kernel.gamma >= 0.0 and kernel.coef0 >= 0.0
         rounding = np.finfo(np.float64).eps * float(problem.operator.diagonal().sum())
-        is_exact = solution.factor.is_current and solution.factor.jitter == 0.0
+        is_exact = factor.is_current and factor.jitter == 0.0
         above = float(problem.ridge.min()) > _ABOVE_ROUNDING * rounding
         return bool(is_exact and semidefinite and above)
 

@@ -19,7 +19,7 @@ from squaresvm.judging.set_bounds import BoundedSets
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import times
 from squaresvm.problem import Problem
-from squaresvm.rows.labels import decided, value_columns
+from squaresvm.rows.labels import decided, value_columns, weigh
 from squaresvm.solution import Certificate, Solution
 from squaresvm.solvers.base import Solver
 from squaresvm.streaming import Block, Source
@@ -39,7 +39,6 @@ __all__ = [
     "labels_of",
     "nothing",
     "warn_unless_converged",
-    "weigh",
 ]
 
 
@@ -100,18 +99,6 @@ class Settings:
         """Return whether two of the classes have different weights."""
         named = self.class_weight or {}
         return classes is not None and len({named.get(label, 1.0) for label in classes.tolist()}) > 1
-
-
-def weigh(
-    y: np.ndarray[Any, Any], weights: FloatArray, class_weight: dict[Hashable, float] | None
-) -> FloatArray:
-    """Return sample weight times class weight of each row."""
-    if not class_weight:
-        return weights
-    factors = np.ones(y.shape[0])
-    for label, factor in class_weight.items():
-        factors[y == label] = factor
-    return weights * factors
 
 
 @dataclass(eq=False)

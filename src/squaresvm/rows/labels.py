@@ -23,6 +23,7 @@ __all__ = [
     "signs",
     "two_labels",
     "value_columns",
+    "weigh",
 ]
 
 
@@ -219,3 +220,15 @@ def check_among(y: npt.ArrayLike, classes: npt.ArrayLike) -> None:
     strange = np.setdiff1d(np.asarray(y), np.asarray(classes))
     if strange.size:
         raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not among classes")
+
+
+def weigh(
+    y: np.ndarray[Any, Any], weights: FloatArray, class_weight: dict[Hashable, float] | None
+) -> FloatArray:
+    """Return sample weight times class weight of each row."""
+    if not class_weight:
+        return weights
+    factors = np.ones(y.shape[0])
+    for label, factor in class_weight.items():
+        factors[y == label] = factor
+    return weights * factors
