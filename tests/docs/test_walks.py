@@ -1,4 +1,4 @@
-"""The walks in CONTRIBUTING.md are what the code does: each hop is entered, one after the other."""
+"""The walks in CONTRIBUTING.md are what the code does, hop by hop, and its map names every room."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
+import squaresvm
 from squaresvm import LSSVC, RLSSVC, verify
 from squaresvm.streaming import ArraySource
 from support.tracing import traced
 
 _PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 _MOST_HOPS = 10
+_PACKAGE = Path(squaresvm.__file__).parent
+#: Rows of the map at most: it is to be seen at once.
+_ROWS = 24
 
 
 def walks():
@@ -96,8 +100,30 @@ def test_each_hop_of_a_walk_is_entered_after_the_one_before(name, rows, tmp_path
         assert not missing, f"{name} does not go through {missing}"
         later = [k for k in range(place, len(calls)) if hop[0] in calls[k]]
         assert later, f"{name} goes through {hop[0]} before the hop that the page has in front of it"
-        place = later[0]
+        place = later[0] + 1
 
 
 def test_every_walk_of_the_page_is_walked_or_is_the_servers():
     assert set(walks()) - set(ACTIONS) == {"POST /models/{name}/forget"}
+
+
+def rooms():
+    """Return the rows of the map: the rooms that each is of, and the names that it explains them by."""
+    text = _PAGE.read_text(encoding="utf-8").split("## Map")[1].split("## Rules")[0]
+    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", text, re.MULTILINE)
+    return [(re.findall(r"`([^`]+)`", first), re.findall(r"`(\w+)`", second)) for first, second in rows]
+
+
+def test_the_map_names_every_room_and_fits_a_screen():
+    listed = {name for names, _ in rooms() for name in names} - {"tests/"}
+    packages = {f"{folder.name}/" for folder in _PACKAGE.iterdir() if (folder / "__init__.py").is_file()}
+    modules = {path.stem for path in _PACKAGE.glob("*.py") if not path.stem.startswith("_")} - {"typing"}
+    assert listed == packages | modules
+    assert len(rooms()) <= _ROWS
+
+
+def test_what_the_map_names_in_a_room_is_there():
+    for names, explained in rooms()[:-1]:  # The last is of the tests.
+        folders = [_PACKAGE / name for name in names if name.endswith("/")]
+        there = {path.stem for folder in folders for path in folder.iterdir()} | set(names)
+        assert set(explained) <= there, f"{names} have no {sorted(set(explained) - there)}"
