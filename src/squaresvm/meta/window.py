@@ -124,7 +124,7 @@ class Window(Documented, CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator
         self
         """
         self._check_size(times is not None)
-        count = _count(y)
+        count = len(y)
         moments = check_times(times, count, None)
         decay = None if self.half_life is None else Decay.begun(moments, count)
         inside = self._inside(count, moments, decay)
@@ -178,7 +178,7 @@ class Window(Documented, CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator
             self._check_size(held is not None)
             if (self.half_life is None) != (self._decay is None):
                 raise ValueError("half_life was set or taken away after fit: fit anew")
-            moments = check_times(times, _count(y), held)
+            moments = check_times(times, len(y), held)
             learned = self.estimator_._propose_learn(X, y, sample_weight, ids)
             count, decay = learned.estimator.ids_.size, self._decay
             if decay is not None:
@@ -367,7 +367,3 @@ class Window(Documented, CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator
     def predict_proba(self, X: Any) -> FloatArray:
         """Return calibrated probabilities of each row, as the estimator does."""
         return self._model().predict_proba(X)
-
-
-def _count(y: Any) -> int:
-    return len(y)

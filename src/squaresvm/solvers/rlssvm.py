@@ -44,11 +44,6 @@ class LDLFactor:
         self._L = np.empty((0, 0), order="F")
         self._D = np.empty(0)
 
-    def factorise(self, A: FloatArray) -> None:
-        """Factor A anew."""
-        self.size = 0
-        self.append(np.empty((0, A.shape[0])), A)
-
     def append(self, cross: FloatArray, corner: FloatArray) -> None:
         """Append rows by (61).
 
@@ -88,17 +83,12 @@ class LDLFactor:
 
     def solve(self, rhs: FloatArray) -> FloatArray:
         """Return inv(A) rhs by forward and backward substitution, (62)."""
-        out = np.array(rhs, order="F")
+        out = np.array(rhs, order="F")  # A = L D L', (60).
         L = self._L[: self.size, : self.size]
         solve_triangular_in_place(L, out)  # (62)
         out /= self._D[: self.size, None]
         solve_triangular_in_place(L, out, transpose=True)
         return out
-
-    def matrix(self) -> FloatArray:
-        """Return L D L', to check it against what was factored."""
-        L = np.tril(self._L[: self.size, : self.size])
-        return np.asarray((L * self._D[: self.size]) @ L.T)  # (60)
 
     def _reserve(self, size: int) -> None:
         if size <= self._D.size:
