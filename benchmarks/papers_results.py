@@ -4,7 +4,8 @@ squaresvm bench --data FOLDER -o bench-results
 python benchmarks/papers_results.py bench-results/results.json
 
 writes docs/results: the results without pictures as JSON, all of them as Markdown, a table of each table as
-CSV, and its curves or regions as HTML. tests/bench/test_papers_results.py checks that they belong together.
+CSV, why its rows differ as another, and its curves or regions as HTML. tests/bench/test_papers_results.py
+checks that they belong together.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from squaresvm.bench.report import (
     markdown_report,
     measured_text,
     published_text,
-    reasons_of,
     verdict,
 )
 from squaresvm.bench.table import MEASURES
@@ -89,6 +89,11 @@ def texts(results: Mapping[str, Any]) -> dict[str, str]:
     }
     for name, entry in results["tables"].items():
         found[f"{name}.csv"] = _csv(_table(entry))
+        if reasons := _reasons(entry):
+            lines = [
+                (number, why, tested or "untested") for number, (why, tested) in enumerate(reasons, start=1)
+            ]
+            found[f"{name}-reasons.csv"] = _csv([("", "why a row differs", "tested"), *lines])
         if entry["plot"]:
             found[f"{name}.html"] = f'<div class="papers-plot">{curves_of(entry)}</div>\n'
     return found
@@ -134,11 +139,22 @@ def _table(entry: Mapping[str, Any]) -> Iterator[list[str]]:
     peers = any(_fastest(line, entry) for line in ours)
     rated, timed = _Columns([*judged, *counts], ours), _Columns(timed, ours)
     verdicts, fastest = ["verdict"] * bool(judged), ["fastest peer"] * peers
-    yield ["data", "model", *rated.heads(), *verdicts, *timed.heads(), *fastest]
-    for line, reason in zip(ours, reasons_of(ours), strict=True):
+    yield ["data", "model", *verdicts, *rated.heads(), *timed.heads(), *fastest]
+    reasons = _reasons(entry)
+    for line in ours:
         name = f"{line['label']}, {line['work']}".removesuffix(", ")
-        cells = [line["data"], name, *rated.cells(line), *[_word(line, reason)] * bool(judged)]
+        cells = [line["data"], name, *[_word(line, reasons)] * bool(judged), *rated.cells(line)]
         yield [*cells, *timed.cells(line), *[_fastest(line, entry)] * peers]
+
+
+def _reasons(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return why rows of ours differ from the paper, and where each reason is tested; each once."""
+    apart = [line for line in entry["rows"] if not line["peer"] and line["status"] == "done" and _apart(line)]
+    return list(dict.fromkeys((line["differs"], line["tested"]) for line in apart))
+
+
+def _apart(line: Mapping[str, Any]) -> list[str]:
+    return [MEASURES[name].split(",")[0] for name, cell in line["verdicts"].items() if not cell["agrees"]]
 
 
 class _Columns:
@@ -177,18 +193,19 @@ def _fastest(line: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     return f"{best['label']}: {_unbroken(measured_text(best, 'seconds') + ' s')}{rate}"
 
 
-def _word(line: Mapping[str, Any], reason: str) -> str:
+def _word(line: Mapping[str, Any], reasons: list[tuple[str, str]]) -> str:
+    """Return what is judged of a row, with the number of the reason where it differs."""
     if line["status"] != "done":
         return f"{line['status']}, which counts against: {line['reason']}"
     if not line["verdicts"]:
         return ""
-    apart = [MEASURES[name].split(",")[0] for name, cell in line["verdicts"].items() if not cell["agrees"]]
-    if apart:
-        matched = " (matched to the paper's figures)" * line["matched"]
-        return f"differs in {', '.join(apart)}{matched}, {reason}"
+    apart, matched = _apart(line), "matched: " * line["matched"]
     one_class = line["summary"].get("constant", {}).get("mean") == 100.0
-    word = "agrees: every prediction is the larger class" if one_class else "agrees"
-    return f"{word} (matched to the paper's figures)" if line["matched"] else word
+    guess = ", every prediction the larger class" * one_class
+    if apart:
+        number = reasons.index((line["differs"], line["tested"])) + 1
+        return f"{matched}differs ({number}) in {', '.join(apart)}{guess}"
+    return f"{matched}agrees{guess}"
 
 
 def _csv(rows: Any) -> str:
