@@ -220,7 +220,7 @@ def measured_text(line: Mapping[str, Any], name: str) -> str:
     if name not in line["summary"]:
         return ""
     found, timed = line["summary"][name], name in ("seconds", "flushed", "refit", "gain")
-    spread = f" ± {found['std']:.2g}" if found["std"] > 1e-9 and not timed else ""
+    spread = f" ± {found['std']:.2g}" if found["std"] > 1e-9 and not timed and name != "memory" else ""
     return f"{_short(name, found['median' if timed else 'mean'])}{spread}"
 
 
@@ -237,6 +237,8 @@ def _short(name: str, value: float) -> str:
         return f"{value:.2f}"
     if name in ("support", "support_over", "iterations"):
         return f"{value:.1f}".removesuffix(".0")
+    if name == "memory" or value >= 1000.0:
+        return f"{value:.0f}"
     return f"{value:.4g}" if name not in ("seconds", "flushed", "refit", "gain") else f"{value:.3g}"
 
 
