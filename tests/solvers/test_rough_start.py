@@ -9,7 +9,7 @@ from squaresvm.kernels import Kernel
 from squaresvm.operators import DenseOperator
 from squaresvm.problem import Bias, Loss, Problem
 from squaresvm.solvers import ActiveSet, Direct
-from squaresvm.solvers.rough_start import rough_start
+from squaresvm.solvers.rough_start import _RoughEqualities, rough_start
 
 M = 600
 BIASES = {"free": Bias.free(), "penalised": Bias.penalised(2.0), "absent": Bias.none()}
@@ -65,3 +65,29 @@ def test_few_rows_are_begun_with_all_of_them():
         problem.bias,
     )
     assert rough_start(few) is None
+
+
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e8])
+@pytest.mark.parametrize(("scale", "degree"), [(1e5, 3), (1e5, 5), (1e8, 2), (1e10, 5)])
+def test_kernels_beyond_single_digits_end_without_a_warning_of_numpy_or_an_internal_error(scale, degree, C):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(M, 5)) * scale
+    y = np.where(X[:, 0] + X[:, 1] > 0.0, 1.0, -1.0)
+    operator = DenseOperator(Kernel("poly", gamma=1.0, degree=degree), X)
+    problem = Problem(operator, y[:, None], np.full(M, C), Loss.SQUARED_HINGE, Bias.free())
+    # Such kernels cost most of the digits: what must not happen is a warning, which fails this test, a
+    # solution without a number, or the word of a factorisation that gave up.
+    solution = ActiveSet().solve(problem, tol=1e-8, max_iter=None)
+    assert np.isfinite(solution.beta).all()
+    assert np.isfinite(solution.bias).all()
+
+
+def test_products_in_single_digits_hold_beyond_their_range():
+    problem = noisy(1.0, Bias.free())
+    large = Problem(problem.operator, problem.targets * 1e60, problem.costs, Loss.SQUARED_HINGE, problem.bias)
+    rough = _RoughEqualities(large)
+    active = np.ones(M, dtype=bool)
+    solution = rough.solve(active, 60)
+    K = problem.operator.full()
+    exact = K @ solution.beta[:, 0] + solution.bias[0]
+    np.testing.assert_allclose(rough.decision, exact, rtol=0.0, atol=1e-4 * np.abs(exact).max())

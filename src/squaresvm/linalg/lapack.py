@@ -48,7 +48,7 @@ _BLOCK = 64
 _COLUMN_PANEL = 512
 
 
-class NotPositiveDefiniteError(ValueError):
+class NotPositiveDefiniteError(np.linalg.LinAlgError):
     """A Cholesky factorisation met a pivot that is not positive.
 
     Parameters

@@ -12,7 +12,6 @@ import numpy as np
 from squaresvm.factors import CholeskyFactor
 from squaresvm.factors.slot_inverse import PENDING_LIMIT
 from squaresvm.linalg.blas import times
-from squaresvm.linalg.lapack import NotPositiveDefiniteError
 from squaresvm.models.steps import Check, Step, in_words
 from squaresvm.operators import ProximalOperator, StoredOperator
 from squaresvm.problem import Problem
@@ -82,7 +81,7 @@ class FactorStep(Step):
         """Return the updated factor; None where it is too close to singular, and one must be made anew."""
         try:
             factor, self.solution = update()
-        except (np.linalg.LinAlgError, NotPositiveDefiniteError):
+        except np.linalg.LinAlgError:
             return None
         return factor
 

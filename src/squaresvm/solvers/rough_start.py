@@ -30,6 +30,8 @@ _FIRST_STEPS, _STEPS, _SETS = 3, 8, 12
 _REDUCTION = 0.02
 #: Bytes of K in single digits that are spent without asking.
 _SINGLE_BYTES = 2**26
+#: Sums of K's numbers beyond this would leave the range of single digits.
+_SINGLE_LARGEST = 1e36
 #: The sets come to rest if their changes fall to this share within two sets; the second at once.
 _SHRINKING = 0.6
 #: Share of the rows in which a set may differ from the last one, for a factor to follow by updates.
@@ -56,7 +58,8 @@ def rough_start(problem: Problem) -> Solution | None:
     if problem.n_rows >= _COORDINATE_ROWS and is_compiled():
         return _by_coordinates(problem)
     try:
-        return _by_sets(problem)
+        with np.errstate(over="ignore", invalid="ignore"):  # What overflows is refused as not definite.
+            return _by_sets(problem)
     except NotDefiniteError:
         return None
 
@@ -99,7 +102,9 @@ class _RoughEqualities:
         self.decision: FloatArray = np.zeros(problem.n_rows)
         K = problem.operator.full()
         assert K is not None
-        self._single = K.astype(np.float32, order="F") if 4 * K.size <= _SINGLE_BYTES else None
+        largest = float(problem.operator.diagonal().max())
+        is_small = 4 * K.size <= _SINGLE_BYTES and largest * problem.n_rows < _SINGLE_LARGEST
+        self._single = K.astype(np.float32, order="F") if is_small else None
 
     def solve(self, active: BoolArray, steps: int) -> Solution:
         """Return a solution with the active rows nearly as equalities and the others left out."""
@@ -134,7 +139,8 @@ class _RoughEqualities:
         if self._single is None:
             product = self._problem.operator.matmul(v[:, None])[:, 0]
         else:
-            product = ssymv(1.0, self._single, v.astype(np.float32)).astype(np.float64)
+            size = float(np.abs(v).max())
+            product = ssymv(1.0, self._single, (v / size).astype(np.float32)).astype(np.float64) * size
         if self._penalised:
             product += float(v.sum()) / self._problem.bias.penalty
         return product
