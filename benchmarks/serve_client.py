@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +82,13 @@ class Connection:
 
 
 async def ready(port):
-    connection = await Connection(port).open()
-    while (await connection.ask("GET", "/v2/health/ready"))[0] != 200:
-        await asyncio.sleep(0.02)
-    return connection
+    """Return a connection to a server that answers; one that it has ended meanwhile is opened again."""
+    while True:
+        connection = await Connection(port).open()
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while (await connection.ask("GET", "/v2/health/ready"))[0] != 200:
+                await asyncio.sleep(0.02)
+            return connection
 
 
 def infer_body(X):

@@ -17,6 +17,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -57,6 +58,7 @@ async def kill(options):
         rows, pending, ready_seconds = make_model(folder, 200), None, []
         serial = acknowledged = 0
         for round_number in range(options.rounds + 1):
+            print(f"round {round_number}", file=sys.stderr)
             server = Server(folder, "--save-seconds", "0.2")
             connection = await ready(server.port)
             ready_seconds.append(time.perf_counter() - server.began)
@@ -95,6 +97,7 @@ async def kill(options):
                 assert status == 200, answer
                 rows, acknowledged = after, acknowledged + 1
             killer.cancel()
+            server.process.kill()  # Whatever else has ended the connection.
             server.process.wait(30)
             server.process.stdout.close()
             await asyncio.gather(*others, return_exceptions=True)
