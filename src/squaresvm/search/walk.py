@@ -3,8 +3,9 @@
 A model on landmarks has the leave-one-out values of all rows, for every C, from one small decomposition
 (:class:`~squaresvm.search.paths.LinearPath` on its features). Its scores tell where the best cell is about.
 From there on cells are exact, one Cholesky factor each: the best and its four neighbours, and on to a better
-neighbour as long as there is one. Of more than some thousand rows a sample is searched like this: an exact
-cell of all would cost more than it tells.
+neighbour as long as there is one. That of smaller gamma, where kernels of distances are smoother, is left out
+where its low-rank score is too low for what the best cell gained from being exact. Of more than some thousand
+rows a sample is searched like this: an exact cell of all would cost more than it tells.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import scipy.linalg
 
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import solve_triangular_in_place
-from squaresvm.linalg.lapack import NotPositiveDefiniteError, cholesky_in_place, invert_cholesky_in_place
+from squaresvm.linalg.lapack import NotPositiveDefiniteError, cholesky_in_place, invert_triangular_in_place
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.search.grid import Cell, Search, SearchResults
 from squaresvm.search.paths import LinearPath, Path
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -41,6 +43,10 @@ _LANDMARKS = 400
 _JITTER = 1e-10
 #: Moves to a better neighbour at most.
 _MOVES = 20
+#: Times what the best cell gains from being exact that a smoother neighbour may gain.
+_MOST_GAIN = 2.0
+#: Columns of a triangle taken at once.
+_COLUMNS = 64
 
 
 def can_be_low_rank(kernel: Kernel | None) -> bool:
@@ -105,8 +111,8 @@ class CellPath:
         solved = np.asfortranarray(np.hstack(columns if self._free_bias else columns[1:]))
         solve_triangular_in_place(factor, solved)
         solve_triangular_in_place(factor, solved, transpose=True)
-        invert_cholesky_in_place(factor)
-        pivot = np.diagonal(factor).copy()
+        invert_triangular_in_place(factor)
+        pivot = _squares_of_columns(factor)  # The diagonal of inv(L)' inv(L), and nothing else of it.
         if not self._free_bias:
             return np.asarray(self._targets - solved / pivot[:, None])
         u = solved[:, [0]]
@@ -116,19 +122,55 @@ class CellPath:
         return np.asarray(self._targets - (solved[:, 1:] - u * bias) / pivot[:, None])
 
 
+def _squares_of_columns(lower: FloatArray) -> FloatArray:
+    """Return the sums of squares of the columns of a lower triangle."""
+    sums = np.empty(lower.shape[0])
+    for part in row_blocks(lower.shape[0], lower.shape[0], 8 * lower.shape[0] * _COLUMNS):
+        corner, below = np.tril(lower[part, part]), lower[part.stop :, part]
+        sums[part] = np.einsum("ij,ij->j", corner, corner) + np.einsum("ij,ij->j", below, below)
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankPaths:
+    """Takes a gamma and returns the values over C of a low-rank model.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : array or CSR matrix of shape (m, n)
+    targets : ndarray of shape (m, k)
+    weights : ndarray of shape (m,)
+    free_bias : bool
+    """
+
+    kernel: Kernel
+    X: Matrix
+    targets: FloatArray
+    weights: FloatArray
+    free_bias: bool
+
+    def __call__(self, gamma: float | None) -> Path:
+        """Return leave-one-out values over C."""
+        kernel = _with_gamma(self.kernel, gamma)
+        return low_rank_path(kernel, self.X, self.targets, self.weights, free_bias=self.free_bias)
+
+    @property
+    def is_by_distance(self) -> bool:
+        """Whether models are smoother, and landmarks miss less of them, the smaller gamma is."""
+        return self.kernel.function in ("rbf", "laplacian")
+
+
 def cell_paths(
     kernel: Kernel, X: Matrix, targets: FloatArray, weights: FloatArray, free_bias: bool
-) -> tuple[Callable[[float | None], Any], Callable[[float | None], Path]]:
+) -> tuple[Callable[[float | None], Any], LowRankPaths]:
     """Return what makes exact paths of few cells of a gamma, and low-rank ones of many."""
 
     def exact(gamma: float | None) -> CellPath:
         K = _with_gamma(kernel, gamma)(X, X)
         return CellPath(K if K.flags.f_contiguous else K.T, targets, weights, free_bias=free_bias)
 
-    def coarse(gamma: float | None) -> Path:
-        return low_rank_path(_with_gamma(kernel, gamma), X, targets, weights, free_bias=free_bias)
-
-    return exact, coarse
+    return exact, LowRankPaths(kernel, X, targets, weights, free_bias)
 
 
 def _with_gamma(kernel: Kernel, gamma: float | None) -> Kernel:
@@ -141,13 +183,12 @@ class Walk(Search):
 
     Parameters
     ----------
-    coarse : callable
-        Takes a gamma and returns the values over C of a low-rank model.
+    coarse : LowRankPaths
     sampled : bool
         Whether the rows are a sample.
     """
 
-    coarse: Callable[[float | None], Path] | None = None
+    coarse: LowRankPaths | None = None
     sampled: bool = False
 
     def run(self, Cs: Sequence[float], gammas: Sequence[float | None]) -> SearchResults:
@@ -164,13 +205,20 @@ class Walk(Search):
 
     def _go_up(self, results: SearchResults, Cs: Sequence[float], gammas: Sequence[float | None]) -> None:
         """Take the best cell and its neighbours exactly, and go on from the best as long as it changes."""
+        assert self.coarse is not None
+        coarse = dict(zip(results.cells, results.scores, strict=True))
         best = results.best
+        self._round(results, {best[1]: [best[0]]}, 1)
         for _ in range(_MOVES):
             known = {cell for cell, exact in zip(results.cells, results.exact, strict=True) if exact}
-            wanted = [cell for cell in _cross(best, Cs, gammas) if cell not in known]
+            score = results.scores[results.best_index]
+            most = _MOST_GAIN * abs(score - coarse[best])
             grid: dict[float | None, list[float]] = {}
-            for C, gamma in wanted:
-                grid.setdefault(gamma, []).append(C)
+            for C, gamma in _cross(best, Cs, gammas):
+                is_smoother = self.coarse.is_by_distance and (gamma or 0.0) < (best[1] or 0.0)
+                hopeless = is_smoother and coarse[C, gamma] + most < score
+                if (C, gamma) not in known and not hopeless:
+                    grid.setdefault(gamma, []).append(C)
             self._round(results, grid, 1)
             if results.best == best:
                 break
