@@ -122,8 +122,8 @@ def _factor(state: State) -> tuple[dict[str, Any] | None, Arrays]:
     squared = state.settings.loss == Loss.SQUARED and not state.settings.proximal
     if not squared or state.solution.beta is None:
         return None, {}
-    factor = state.solution.factor
-    if not isinstance(factor, CholeskyFactor) or not factor.is_in_order:
+    factor = CholeskyFactor.among(state.solution.factor)
+    if factor is None or not factor.is_in_order:
         problem = state.detached().problem
         if not isinstance(problem.operator, StoredOperator):
             return None, {}  # K is not held, so that a factor has no place either.
