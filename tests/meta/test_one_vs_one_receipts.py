@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import squaresvm
-from squaresvm import LSSVC, RLSSVC, OneVsOne, Window, check_absence, check_chain
+from squaresvm import LSSVC, LSSVCCV, RLSSVC, OneVsOne, Window, check_absence, check_chain
 from support.forged import arrays_of, opened, with_arrays
 from support.receipts import rows
 
@@ -93,3 +93,15 @@ def test_what_is_changed_in_a_model_of_pairs_contradicts_its_receipt(what, tmp_p
     except squaresvm.files.ModelFileError as error:  # Ids out of order, or a row that fits no pair.
         faults = (str(error),)
     assert faults
+
+
+def test_pairs_that_were_searched_go_on_from_a_file(tmp_path):
+    """Their gamma was chosen by scores: no number of the fit that could have moved."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 3
+    model = OneVsOne(LSSVCCV(Cs=[1.0, 2.0], gammas=[0.1, 0.3])).fit(X, y)
+    squaresvm.save(model, tmp_path / "a.model")
+    again = squaresvm.load(tmp_path / "a.model")
+    again.forget([3], verify=True)
+    assert [sorted(each.resolved) for each in again.receipts_] == [["columns", "figures"]] * 2
+    assert squaresvm.verify(again, receipts=model.receipts_, absent=3).ok

@@ -17,9 +17,13 @@ from sklearn.preprocessing import StandardScaler
 import squaresvm
 from squaresvm import (
     LSSVC,
+    LSSVCCV,
     LSSVR,
+    LSSVRCV,
     RLSSVC,
+    RLSSVCCV,
     LagrangianSVC,
+    LagrangianSVCCV,
     OneVsOne,
     ProximalSVC,
     Receipt,
@@ -28,10 +32,12 @@ from squaresvm import (
 )
 from squaresvm.evidence.columns import Columns
 from squaresvm.files import ModelFileError
+from squaresvm.streaming import ArraySource
 from support.forged import arrays_of, opened, with_arrays
 
 _ESTIMATORS = (LSSVC, LSSVR, RLSSVC, LagrangianSVC, ProximalSVC, RelaxedLSSVC)
-_KERNELS = ("rbf", "linear", "poly", "laplacian", "precomputed")
+_SEARCHES = {LSSVC: LSSVCCV, LSSVR: LSSVRCV, RLSSVC: RLSSVCCV, LagrangianSVC: LagrangianSVCCV}
+_KERNELS = ("rbf", "linear", "poly", "laplacian", "sigmoid", "precomputed")
 KINDS = (
     *("multiplier", "bias", "C", "row", "label", "weight", "ids", "not removed", "fewer", "more"),
     *("dropped", "edited", "rehashed", "swapped", "added", "anchored", "figures"),
@@ -41,10 +47,14 @@ NEEDS_RECEIPTS = ("rehashed", "anchored")
 
 
 class Case:
-    """A saved model after a random history, and the receipts that somebody has kept of it."""
+    """A saved model after a random history, and the receipts that somebody has kept of it.
 
-    def __init__(self, path, model, requests, before, exported):
+    `rows` are those that a model of a stream is of, which keeps none.
+    """
+
+    def __init__(self, path, model, requests, before, exported, rows=None):
         self.path, self.model, self.requests, self.before = path, model, requests, before
+        self.rows = rows
         self.known = [*exported, *_last(model).receipts_]
         self.data = path.read_bytes()
 
@@ -58,7 +68,7 @@ class Case:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             known = None if is_alone else self.known
-            return squaresvm.verify(self.path if model is None else model, receipts=known)
+            return squaresvm.verify(self.path if model is None else model, self.rows, receipts=known)
 
     def forged(self, kind, rng, is_alone=False):
         """Return the faults that are found after a forgery; a refusal to load it is one."""
@@ -158,7 +168,8 @@ def honest(seed, folder):
     weights = rng.uniform(0.1, 2.0, 2 * m) if rng.random() < 0.5 else np.ones(2 * m)
     if rng.random() < 0.2:
         weights[m - 1] = 0.0
-    options = {"C": 10.0 ** rng.uniform(-2, 3), "kernel": kernel}
+    # tanh is not semidefinite: a small C keeps the problem convex.
+    options = {"C": 10.0 ** rng.uniform(-2, -0.5 if kernel == "sigmoid" else 3), "kernel": kernel}
     if cls is not LSSVR and rng.random() < 0.3:
         options["class_weight"] = "balanced"
     named = rng.random() < 0.4
@@ -169,7 +180,7 @@ def honest(seed, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = K[np.ix_(held, held)] if K is not None else X[:m]
-        model = cls(**options)
+        model = _varied(cls, options, X, rng)
         if rng.random() < 0.15 and K is None and cls is not LSSVR:
             model = OneVsOne(model)
         if rng.random() < 0.1 and K is None:
@@ -194,6 +205,68 @@ def honest(seed, folder):
         _step("forget", rng, model, (X, K, y, weights, ids), held, named, path, exported)
         squaresvm.save(model, path, overwrite=True)
     return Case(path, model, requests, before, exported)
+
+
+def _varied(cls, options, X, rng):
+    """Return a model, of a random bias where it has a choice, and sometimes with its numbers searched."""
+    known = cls().get_params()
+    if rng.random() < 0.15:
+        options["fit_intercept"] = False
+    if "augment" in known and rng.random() < 0.15 and options["kernel"] != "precomputed":
+        options = {name: value for name, value in options.items() if name != "fit_intercept"}
+        options["augment"] = True
+    elif "A" in known:
+        options["A"] = 10.0 ** rng.uniform(-2, 2)
+    if rng.random() > 0.12 or cls not in _SEARCHES or options["kernel"] == "sigmoid":
+        return cls(**options)
+    C, scale = options.pop("C"), 1.0 / (3.0 * X.var())
+    has_gamma = options["kernel"] not in ("linear", "precomputed")
+    return _SEARCHES[cls](Cs=[0.3 * C, C], gammas=[0.5 * scale, scale] if has_gamma else None, **options)
+
+
+def streamed(seed, folder):
+    """Return a case of a linear model fitted from a stream, after random requests and round trips."""
+    rng = np.random.default_rng(seed)
+    cls = _ESTIMATORS[int(rng.integers(len(_ESTIMATORS)))]
+    m, classes = int(rng.integers(30, 60)), int(rng.integers(2, 4))
+    X = rng.normal(size=(2 * m, 3)) * 10.0 ** rng.uniform(-2, 2)
+    y = X[:, 0] + 0.1 * rng.normal(size=2 * m) if cls is LSSVR else np.arange(2 * m) % classes
+    weights = rng.uniform(0.1, 2.0, 2 * m) if rng.random() < 0.5 else np.ones(2 * m)
+    options = {"C": 10.0 ** rng.uniform(-2, 3), "kernel": "linear"}
+    if cls is not LSSVR and rng.random() < 0.3:
+        options["class_weight"] = "balanced"
+    if rng.random() < 0.15:
+        options["fit_intercept"] = False
+    held, path, exported = list(range(m)), folder / f"{seed}.model", []
+
+    def source():
+        return ArraySource(X[held], y[held], weights[held], block_rows=int(rng.integers(7, 40)))
+
+    requests = [f"a stream of {m} rows, {classes} classes"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = cls(**options).fit(source())
+        for _ in range(int(rng.integers(0, 5))):
+            action = str(rng.choice(["learn", "forget", "file", "ask", "anchor"]))
+            requests.append(action)
+            by_sums = cls not in (RLSSVC, LagrangianSVC)
+            places = sorted(rng.choice(len(held), 2, replace=False).tolist())
+            gone = [held[place] for place in places]
+            if action == "learn":
+                new = [max(held) + 1] if by_sums and max(held) + 1 < len(y) else []
+                if new:
+                    model.learn(X[new], y[new], sample_weight=weights[new])
+                held += new
+            elif action == "forget":
+                if by_sums:
+                    model.forget_rows(X[gone], y[gone], sample_weight=weights[gone])
+                else:
+                    model.forget(places, source=source())
+                held = [row for row in held if row not in gone]
+            else:
+                model = _step(action, rng, model, (None,) * 5, held, False, path, exported)
+        squaresvm.save(model, path, overwrite=True)
+    return Case(path, model, requests, b"", exported, (X[held], y[held], weights[held]))
 
 
 def _named(model, weights, ids):

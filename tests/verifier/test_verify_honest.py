@@ -52,6 +52,21 @@ def test_histories_of_requests_raise_no_alarm(seed, monkeypatch):
     assert verdicts or outcome.refused
 
 
+@pytest.mark.parametrize("size", [1e-3, 1e-2, 1.0])
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_no_bias_and_almost_no_weights(name, size):
+    """With w next to zero y - f is rounded by what y has, which no bias hides."""
+    cls, options = ESTIMATORS[name]
+    options = {each: value for each, value in options.items() if each not in ("A", "augment")}
+    for seed in range(20):
+        X, y = rows(30, seed=seed)
+        own = {**options, "kernel": "linear", "fit_intercept": False, "C": 0.05}
+        model = cls(**own).fit(size * X, y.astype(float) if cls is LSSVR else y)
+        all_true(model)
+        model.forget([3, 5])
+        all_true(model)
+
+
 @pytest.mark.parametrize("name", list(ESTIMATORS))
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_requests_and_round_trips(name, kernel, tmp_path):

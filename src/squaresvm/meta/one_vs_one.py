@@ -216,7 +216,8 @@ class OneVsOne(Voting, Requests):
         votes = self._votes
         resolved: dict[str, Any] = {}
         moved: dict[str, Any] = {}
-        if _scales(self.estimator):
+        searched = hasattr(self.estimator, "gammas")  # Then gamma was chosen by scores.
+        if _scales(self.estimator) and not searched:
             resolved["gamma"] = votes.template.gamma
             moved["gamma"] = round(scale_gamma(rows.X, rows.weights) / votes.template.gamma - 1.0, 2) + 0.0
         for model in votes.pairs.values():

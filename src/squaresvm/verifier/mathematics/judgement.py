@@ -316,10 +316,9 @@ def _conditions_of(of: Subject, away: Wide, away_lost: FloatArray, gap: FloatArr
     pull, h = product(rows.Z, away.T), _h(of, K_ii, costs)
     r = pull - (error - xi)  # Z Z'beta + b + beta / C - y, where beta is C xi.
     worst = _violations(of, h, y, xi * costs, r)
-    lost = np.asarray(abs(rows.Z) @ away_lost) + UNIT * np.abs(pull.hi)
-    if of.is_hinge:  # Where beta is zero, f itself takes part; where it is next to zero, h beta does.
-        near = np.where(xi.hi == 0.0, 1.0, h * costs * (worst < np.abs(y * r.hi)))
-        lost = lost + UNIT * size * near
+    lost = np.asarray(abs(rows.Z) @ away_lost) + UNIT * (np.abs(pull.hi) + size)
+    if of.is_hinge:  # Where beta is next to zero, h beta takes part.
+        lost = lost + UNIT * size * h * costs * (worst < np.abs(y * r.hi))
     of_f = {"largest_f_lost": UNIT * size.max(axis=0), **_reach(of, costs, K_ii, xi, gap)}
     return {"largest_r": worst.max(axis=0), "largest_r_lost": lost.max(axis=0), **of_f}
 
