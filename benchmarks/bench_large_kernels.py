@@ -76,20 +76,21 @@ def a9a_fit(name):
     return {"seconds": seconds, "told": told}
 
 
-def pipeline(tol, m=200_000, landmarks=1000):
+def pipeline(tol, name="LagrangianSVC", m=200_000, landmarks=1000):
     """The same problem, landmarks included; with a tolerance, by scikit-learn."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.pipeline import make_pipeline
     from sklearn.svm import LinearSVC
 
-    from squaresvm import LagrangianSVC, Nystrom
+    import squaresvm
 
     X, y = synthetic(m + 20_000)
     X, T, y, t = X[:m], X[m:], y[:m], y[m:]
     gamma = 1.0 / (X.shape[1] * X.var())
     if tol is None:
         model = make_pipeline(
-            Nystrom(landmarks, gamma=gamma, random_state=0), LagrangianSVC(kernel="linear", C=2.0, tol=1e-4)
+            squaresvm.Nystrom(landmarks, gamma=gamma, random_state=0),
+            getattr(squaresvm, name)(kernel="linear", C=2.0, tol=1e-4),
         )
         X, T = X.astype(np.float32), T.astype(np.float32)
     else:
@@ -199,10 +200,12 @@ def a9a():
 
 def landmarks():
     """LinearSVC's own tolerance ends before the optimum: a smaller one stands beside it."""
-    ours = child("pipeline", None)
+    ours = {name: child("pipeline", None, name) for name in ("LagrangianSVC", "RLSSVC", "LSSVC")}
     for tol in (1e-4, 1e-7):
-        what = f"Nystroem + LinearSVC(tol={tol:g}) / Nystrom + LagrangianSVC, 200,000 x 20, 1,000 landmarks"
-        ratio(what, [ours], [child("pipeline", tol)])
+        peer = child("pipeline", tol)
+        for name, report in ours.items():
+            what = f"Nystroem + LinearSVC(tol={tol:g}) / Nystrom + {name}, 200,000 x 20, 1,000 landmarks"
+            ratio(what, [report], [peer])
 
 
 def covtype():
