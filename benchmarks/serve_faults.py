@@ -203,27 +203,40 @@ def hostile_value(rng, depth=0):
     return {rng.choice(names): item for item in items}
 
 
+#: What a good request to a route speaks of.
+_NAMES = {
+    "/v2/models/m/infer": ["inputs"],
+    "/models/m/predict": ["records"],
+    "/models/m/learn": ["records", "labels", "ids"],
+    "/models/m/forget": ["ids"],
+    "/play/board": ["action", "points"],
+}
+
+
 def hostile_body(rng):
     """Return a route, headers and a body that mean no good."""
-    route = rng.choice(
-        ["/v2/models/m/infer", "/models/m/predict", "/models/m/learn", "/models/m/forget", "/play/board"]
-    )
+    route = rng.choice([*_NAMES])
     good = {
         "inputs": [{"name": "rows", "shape": [1, 10], "datatype": "FP64", "data": [0.5] * 10}],
         "records": [[0.5] * 10],
         "labels": [1],
+        "ids": [f"r{rng.randrange(300)}"],
         "action": rng.choice(["add", "move", "remove", "set", "sample", "check", "replace", "?"]),
         "points": [{"x": 0.1, "y": 0.2, "label": 1}],
     }
+    if rng.random() < 0.9:  # Names that a route does not know are refused at once.
+        good = {name: good[name] for name in _NAMES[route]}
     for _ in range(rng.randrange(1, 4)):
-        name = rng.choice([*good, "ids", "outputs", "id", "board", "estimator", "kernel", "C", "x", "y"])
+        name = rng.choice([*[*good] * 8, "outputs", "id", "board", "estimator", "kernel", "C", "x", "y"])
         value = good.get(name)
-        if isinstance(value, list) and value and isinstance(value[0], dict) and rng.random() < 0.6:
-            value[0][rng.choice([*value[0], "parameters"])] = hostile_value(rng)
+        if isinstance(value, list) and value and rng.random() < 0.6:
+            inner = value[0] if isinstance(value[0], dict | list) and value[0] else value
+            at = rng.choice([*inner, "parameters"]) if isinstance(inner, dict) else rng.randrange(len(inner))
+            inner[at] = hostile_value(rng)
         else:
             good[name] = hostile_value(rng)
     text = json.dumps(good).encode()
-    kind = rng.randrange(6)
+    kind = rng.randrange(10)
     if kind == 0:  # Bytes changed, cut or doubled.
         at = rng.randrange(len(text))
         text = (
