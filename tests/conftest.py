@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from squaresvm.factors import inverse_diagonal
 from squaresvm.linalg import blas, lapack
 from squaresvm.runtime.resources import row_blocks
 from support.parts import PARTS
@@ -61,6 +62,7 @@ def block_size(request, monkeypatch):
         monkeypatch.setattr(lapack, "PANEL", 5)
         monkeypatch.setattr(lapack, "_COLUMN_PANEL", 5)
         monkeypatch.setattr(blas, "_VECTOR_PANEL", 5)
+        monkeypatch.setattr(inverse_diagonal, "_PANEL", 5)
     return request.param
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_predict, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import squaresvm
 from squaresvm import LSSVC, LSSVCCV, LSSVR, LSSVRCV
@@ -64,6 +67,27 @@ def test_groups_are_routed():
         inner = LSSVRCV(Cs=[1.0, 10.0], gammas=[0.1]).set_fit_request(groups=True)
         found = GridSearchCV(inner, {"refine": [0]}, cv=KFold(2)).fit(X, y, groups=GROUPS)
     assert np.isfinite(found.best_score_)
+
+
+def test_groups_arrive_where_the_splitter_asks_for_them():
+    """As in scikit-learn's own searches: through a pipeline and a cross-validation, nothing being set."""
+    X, y = rows("regression")
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = LSSVRCV(Cs=[1.0, 10.0], gammas=[0.1], refine=0, cv=GroupKFold(2))
+        pipeline, outer = make_pipeline(StandardScaler(), inner), GroupKFold(3)
+        found = cross_validate(
+            pipeline, X, y, cv=outer, params={"groups": GROUPS}, return_estimator=True, error_score="raise"
+        )
+        for (train, _), fitted in zip(outer.split(X, y, GROUPS), found["estimator"], strict=True):
+            alone = LSSVRCV(Cs=[1.0, 10.0], gammas=[0.1], refine=0, cv=GroupKFold(2))
+            alone.fit(StandardScaler().fit_transform(X[train]), y[train], groups=GROUPS[train])
+            assert fitted[-1].best_score_ == pytest.approx(alone.best_score_, rel=1e-12)
+        refused = make_pipeline(inner.set_fit_request(groups=False))
+        with pytest.raises(TypeError, match="not routed to any object"):
+            refused.fit(X, y, groups=GROUPS)
+        plain = make_pipeline(LSSVRCV(cv=3))
+        with pytest.raises(UnsetMetadataPassedError, match="groups"):
+            plain.fit(X, y, groups=GROUPS)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

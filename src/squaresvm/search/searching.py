@@ -24,6 +24,7 @@ from squaresvm.rows.labels import indicator
 from squaresvm.runtime.arguments import check_integer
 from squaresvm.search.grid import Search, SearchResults, check_values, default_Cs, default_gammas
 from squaresvm.search.paths import HAVE_GAMMA, HingePath, KernelFamily, KernelPath, LinearPath, Path
+from squaresvm.search.routing import RoutedGroups
 from squaresvm.search.walk import WALK_ROWS, Walk, can_be_low_rank, cell_paths, rows_to_search
 from squaresvm.streaming import Source
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -44,7 +45,7 @@ class Searched(NamedTuple):
     folds: list[IntArray] | None
 
 
-class LooSearch(Updating):
+class LooSearch(RoutedGroups, Updating):
     """What all searches share: `fit` searches first, and `forget` drops what the search said."""
 
     _search: SearchResults | None
