@@ -290,7 +290,7 @@ class Search:
 
     def _columns(self, tasks: list[_Task]) -> Iterator[dict[Cell, Score]]:
         """Yield the results of each gamma as they come."""
-        workers = min(effective_n_jobs(self.n_jobs), len(tasks))
+        workers = min(self._workers(), len(tasks))
         # The one that would be alone in its turn gets all threads of linear algebra instead.
         shared = len(tasks) - (len(tasks) % workers == 1) if workers > 1 else 0
         if shared:
@@ -299,6 +299,10 @@ class Search:
                 yield from pool(delayed(self._column)(*task) for task in tasks[:shared])
         for task in tasks[shared:]:
             yield self._column(*task)
+
+    def _workers(self) -> int:
+        """Return how many gammas to take at once."""
+        return int(effective_n_jobs(self.n_jobs))
 
     def _column(self, gamma: float | None, Cs: Sequence[float]) -> dict[Cell, Score]:
         """Return scores and seconds for one gamma and every C."""

@@ -105,7 +105,7 @@ class LooSearch(RoutedGroups, Updating):
             check_scoring(self.scoring)
         check_integer("refine", self.refine, 0)
         if self.n_jobs is not None and (check_integer("n_jobs", self.n_jobs, -(2**31)) == 0):
-            raise ValueError("n_jobs must not be 0: None or 1 is one job, -1 as many as there are cores")
+            raise ValueError("n_jobs must not be 0: 1 is one job, -1 as many as there are cores")
 
     def _fit_source(self, source: Source, y: Any, sample_weight: Any, ids: Any, checkpoint: Any) -> Self:
         raise ValueError(

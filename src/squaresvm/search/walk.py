@@ -20,7 +20,7 @@ import scipy.linalg
 from squaresvm.kernels import Kernel
 from squaresvm.linalg.blas import solve_triangular_in_place
 from squaresvm.linalg.lapack import NotPositiveDefiniteError, cholesky_in_place, invert_triangular_in_place
-from squaresvm.runtime.resources import row_blocks
+from squaresvm.runtime.resources import row_blocks, thread_count
 from squaresvm.search.grid import Cell, Search, SearchResults
 from squaresvm.search.paths import LinearPath, Path
 from squaresvm.typing import FloatArray, IntArray, Matrix
@@ -45,6 +45,8 @@ _JITTER = 1e-10
 _MOVES = 20
 #: Times what the best cell gains from being exact that a smoother neighbour may gain.
 _MOST_GAIN = 2.0
+#: Rows up to which kernel matrices of several gammas may be held at once without being asked for.
+_SIDE_BY_SIDE = 3000
 #: Columns of a triangle taken at once.
 _COLUMNS = 64
 
@@ -195,13 +197,23 @@ class Walk(Search):
         """Return the scores of the grid; exact ones near its best."""
         assert self.coarse is not None
         results = SearchResults(sampled=self.sampled)
-        low_rank = Search(self.coarse, self.judge, 0, self.n_jobs, self.verbose, self.told)
+        low_rank = Search(self.coarse, self.judge, 0, self._workers(), self.verbose, self.told)
         low_rank._round(results, {gamma: list(Cs) for gamma in gammas}, 0)
         results.exact = [False] * len(results.cells)
         self._go_up(results, Cs, gammas)
         for number in range(2, self.refine + 2):
             self._round(results, self._around_best(results), number)
         return results
+
+    def _workers(self) -> int:
+        """Return how many gammas to take at once.
+
+        Where no number was asked for, a thread of linear algebra for each gamma does more than all threads
+        for one gamma after the other, as long as the matrices are small.
+        """
+        assert self.judge is not None
+        small = self.judge.X.shape[0] <= _SIDE_BY_SIDE
+        return thread_count() if self.n_jobs is None and small else super()._workers()
 
     def _go_up(self, results: SearchResults, Cs: Sequence[float], gammas: Sequence[float | None]) -> None:
         """Take the best cell and its neighbours exactly, and go on from the best as long as it changes."""
