@@ -369,13 +369,18 @@ class Kernel:
         return _integer_power(affine, self.degree) if self.function == "poly" else np.tanh(affine)
 
 
+#: Entries that one thread reads as fast as several can be woken.
+_FEW_ENTRIES = 2_000_000
+
+
 def _total_squares(X: Matrix) -> float:
     """Return the sum of squares of all entries, in one read; infinite where it is too large."""
     entries = X.data if sp.issparse(X) else X
     if not entries.flags.c_contiguous:
         return float("inf")
     flat = entries.reshape(-1)
-    return float(np.dot(flat, flat))
+    # For few entries a BLAS would wake threads, which go on spinning in the way of what follows.
+    return float(np.einsum("i,i->", flat, flat) if flat.size < _FEW_ENTRIES else np.dot(flat, flat))
 
 
 def check_kernel(kernel: Any, gamma: Any, degree: Any, coef0: Any) -> None:
