@@ -126,3 +126,21 @@ def test_a_grid_of_the_caller_and_kernels_that_may_be_indefinite_stay_exact(walk
     assert not can_be_low_rank(Kernel("sigmoid", 0.1))
     assert not can_be_low_rank(Kernel("poly", 0.1, coef0=-1.0))
     assert not can_be_low_rank(None)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1])
+def test_beside_the_best_cell_only_a_smoother_one_is_left_to_landmarks(walked, n_jobs):
+    X, y = rows(classes=3)
+    results = LSSVCCV(n_jobs=n_jobs).fit(X, y).cv_results_
+    best = int(np.flatnonzero(results["rank_test_score"] == 1)[0])
+    Cs, gammas = (np.unique(results[f"param_{name}"].data) for name in ("C", "gamma"))
+    C, gamma = (results["params"][best][name] for name in ("C", "gamma"))
+    row, column = int(np.searchsorted(Cs, C)), int(np.searchsorted(gammas, gamma))
+    exact = {
+        tuple(cell.values()): bool(is_exact)
+        for cell, is_exact in zip(results["params"], results["exact"], strict=True)
+    }
+    beside = [(i, column) for i in (row - 1, row + 1) if 0 <= i < Cs.size]
+    beside += [(row, column + 1)] if column + 1 < gammas.size else []
+    assert beside
+    assert all(exact[Cs[i], gammas[j]] for i, j in beside)
