@@ -20,7 +20,7 @@ BAD_DATA = {
     "header only": ("a,b,label\n", "bad: holds a header and no rows"),
     "a mixed column": ("a,b,label\n1,x,p\nseven,y,q\n", "bad, line 3: column 'a'"),
     "a long line": (b"a,b,label\n" + b"1" * (10 * 2**20) + b",x,p\n", "bad, line 2: is longer than 8 MB"),
-    "a short line": ("a,b,label\n1,x,p\n1\n", "bad, line 3: has 1 cells"),
+    "a short line": ("a,b,label\n1,x,p\n1\n", "bad, line 3: has 1 cell, and"),
     "a missing value": ("a,b,label\n1,x,p\n,y,q\n", "bad, line 3: column 'a' holds no value"),
     "half a gzip": (b"\x1f\x8b\x08\x00", "bad: is damaged: gzip cannot unpack it"),
     "half a parquet": (b"PAR1\x00", "bad: is not a Parquet file"),

@@ -151,7 +151,7 @@ class TestCsv:
             ("1,2\n3,4\n", "line 1: looks like a row and not like names, for it holds the number '1'"),
             ("a,1.5\n3,4\n", "line 1: looks like a row and not like names, for it holds the number '1.5'"),
             ("a,a\n3,4\n", "line 1: two columns have the name 'a': rename one of them"),
-            ("a,b\n3,4\n5\n", "line 3: has 1 cells, and the first line names 2 columns"),
+            ("a,b\n3,4\n5\n", "line 3: has 1 cell, and the first line names 2 columns; remove lines above"),
             ('a,b\n3,4\n"5,6\n', "line 3: is not CSV"),
             ("a,b\n3,4\n5,\0\n", "line 3: is not text: it holds a zero byte"),
             (b"a,b\n3,\xff\n", "line 2: is not text in UTF-8"),

@@ -11,8 +11,9 @@ import typer
 
 from squaresvm.cli.console import AsJson, BadInputError, Printer, counted
 from squaresvm.cli.findings import figures_of
-from squaresvm.cli.inputs import ModelPath, Queries, labelled_rows, open_model
+from squaresvm.cli.inputs import ModelPath, Queries, ids_of, labelled_rows, open_model
 from squaresvm.cli.options import Encoding, check_page_place
+from squaresvm.files import Record
 from squaresvm.judging.figures import Figure, against_guessing, confusion, probability_figures
 from squaresvm.judging.shares import share_of
 from squaresvm.pages import charts
@@ -56,6 +57,11 @@ def evaluate(
         asked, y = labelled_rows(data, model, label=label, encoding=encoding)
     for note in asked.notes:
         printer.note(f"{data}: {note}")
+    if held := _held(asked):
+        printer.note(
+            f"{data}: {held} of {counted(y.shape[0], 'row')} have ids that the model holds; figures of rows "
+            "that it was trained on are too good"
+        )
     try:
         with printer.working(f"Predicting {counted(y.shape[0], 'row')}"):
             facts = _judged(asked, y, coverage)
@@ -83,6 +89,15 @@ def evaluate(
             "page": None if html is None else str(html),
         }
     )
+
+
+def _held(asked: Queries) -> int:
+    """Return how many rows have an id that names a training row."""
+    preparation = Record.of(asked.model).preparation
+    if preparation is None or preparation.id is None or not hasattr(asked.model, "ids_"):
+        return 0
+    held = {str(name) for name in asked.model.ids_.tolist()}
+    return sum(name in held for name in ids_of(asked.table, asked.model))
 
 
 def _judged(asked: Queries, y: np.ndarray[Any, Any], coverage: float) -> dict[str, Any]:

@@ -196,6 +196,10 @@ def _print(printer: Printer, facts: dict[str, Any]) -> None:
     printer.say(f"  {rest:+12.6g}  all other {facts['kind']}")
     printer.say(f"  {facts['bias']:+12.6g}  bias")
     if facts["importance"]:
-        printer.say("Permutation importance: the loss of accuracy, or R2, when a column is shuffled:")
+        figure = "R2" if facts["class"] is None else "accuracy"
+        printer.say(
+            f"Permutation importance: the loss of {figure} on this file when a column is shuffled, mean and "
+            f"standard deviation of {_REPEATS} times:"
+        )
     for line in facts["importance"][:_MOST]:
         printer.say(f"  {line['mean']:+9.4f} +- {line['deviation']:.4f}  {line['column']}")

@@ -17,10 +17,27 @@ from squaresvm.problem import Loss
 from squaresvm.readers.plan import ColumnPlan
 from squaresvm.readers.preparation import PreparedRows
 
-__all__ = ["TrainingFigures", "Tuning", "figures_of", "say_plan", "say_unusual", "training_figures", "tuned"]
+__all__ = [
+    "REPEATED_IDS",
+    "TrainingFigures",
+    "Tuning",
+    "figures_of",
+    "ids_repeat",
+    "say_plan",
+    "say_unusual",
+    "training_figures",
+    "tuned",
+]
 
 #: Rows up to which leave-one-out values are worth the wait, which is about that of the fit.
 _FEW_ROWS = 4000
+
+
+#: What to say of leave-one-out figures where ids are those of customers or patients.
+REPEATED_IDS = (
+    "Some ids name several rows: leaving one row out keeps the others of its id, so that for new ids these "
+    "figures may be too good."
+)
 
 
 @dataclass(frozen=True)
@@ -35,11 +52,14 @@ class TrainingFigures:
         By the model without each row; empty where that was not computed.
     reason : str
         Why not.
+    ids_repeat : bool, default=False
+        Whether some rows share an id.
     """
 
     seen: list[Figure]
     left_out: list[Figure]
     reason: str = ""
+    ids_repeat: bool = False
 
     def lines(self) -> list[str]:
         """Return the figures for people, and what to make of them."""
@@ -47,6 +67,8 @@ class TrainingFigures:
             return [f"Training: {self.seen[0]}, of rows that the model has seen. {self.reason}"]
         main, seen = self.left_out[0], self.seen[0]
         lines = [f"Exact leave-one-out {figure}." for figure in self.left_out[:2]]
+        if self.ids_repeat:
+            lines.append(REPEATED_IDS)
         gap = seen.value - main.value
         words = "of rows that the model has seen"
         if gap > 2.0 * (main.error or 0.0):
@@ -93,8 +115,16 @@ def training_figures(model: Any, rows: Data, printer: Printer, wanted: bool | No
     found = labels_of(state, values) if is_classifier else values[:, 0]
     held = state.held
     return TrainingFigures(
-        seen, figures_of(state.rows.y[held], found, state.given_weights[held], is_classifier)
+        seen,
+        figures_of(state.rows.y[held], found, state.given_weights[held], is_classifier),
+        ids_repeat=ids_repeat(model),
     )
+
+
+def ids_repeat(model: Any) -> bool:
+    """Return whether an id of a model names several rows."""
+    ids = model.ids_.tolist()
+    return len(set(ids)) < len(ids)
 
 
 def _reason(model: Any, wanted: bool | None) -> str:

@@ -23,6 +23,7 @@ from squaresvm.cli.console import (
     counted,
     printable,
 )
+from squaresvm.cli.findings import REPEATED_IDS, ids_repeat
 from squaresvm.cli.inputs import ModelPath, labelled_rows, open_model
 from squaresvm.cli.options import check_page_place
 from squaresvm.files import Record
@@ -172,6 +173,8 @@ def _print(printer: Printer, model: Any, report: Report, hurting: Hurting | None
     printer.say(f"{'certificate:':<13} {certificate_line(model)}")
     for line in _score_lines(report):
         printer.say(f"{'score:':<13} {line}")
+    if report.figures and ids_repeat(model):
+        printer.say(f"{'':<13} {REPEATED_IDS}")
     if report.brier is not None:
         printer.say(
             f"{'calibration:':<13} Brier score {report.brier:.4f} of the probabilities of rows left out"

@@ -1,8 +1,8 @@
 """What each column of a table is taken for, and why, and what it becomes; a question where that is not plain.
 
 Columns whose cells are all numbers are numbers, in whatever notation; dates are days; codes with leading
-zeros and words are levels. A column with nearly as many levels as rows (names, comments) says nothing of new
-rows, so it is not taken for levels without being asked for.
+zeros and words are levels. A column with nearly as many levels as rows (names, comments) has other levels in
+new rows, so it is not taken for levels without being asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from squaresvm.readers.notation import PLAIN, AmbiguousError, Notation, common_dates, guess_date, guess_number
 from squaresvm.readers.origin import TableError
+from squaresvm.readers.second_look import CONSTANT, look_at
 from squaresvm.readers.table import Column, Table
 from squaresvm.typing import FloatArray
 
@@ -298,10 +299,9 @@ def _date(table: Table, column: Column, form: str) -> Notation:
 
 
 def _check_mixed(table: Table, column: Column) -> None:
-    if not column.has_numbers():
+    row = column.odd_one_out()
+    if row is None:
         return
-    row = column.first_text()
-    assert row is not None
     raise table.error(
         row,
         f"column {column.name!r} is mixed: {column.quoted(row)} is no number, others are; "
@@ -329,8 +329,8 @@ def _levels(table: Table, column: Column, what: str) -> Category:
         row = int(np.flatnonzero(~column.missing)[0])
         raise TableError(
             f"{table.path}: column {column.name!r} holds {found.width} different {what} in {table.count} "
-            f"rows, such as {column.quoted(row)}, and says nothing of new rows: --drop {column.name} leaves "
-            f"it out, --id {column.name} takes it for ids, --category {column.name} for levels all the same"
+            f"rows, such as {column.quoted(row)}: few would occur again in new rows; --drop {column.name} "
+            f"leaves it out, --id {column.name} takes it for ids, --category {column.name} for levels"
         )
     return found
 
@@ -339,30 +339,29 @@ def _described(column: Column, feature: Feature, missing: int) -> ColumnPlan:
     if isinstance(feature, Category):
         shown = ", ".join(feature.levels[:4]) + (", ..." if feature.width > 4 else "")
         note = "" if feature.width <= 50 else f"becomes {feature.width} columns"
-        return ColumnPlan(column.name, "category", f"{feature.width} levels: {shown}", missing, note)
+        note = CONSTANT if feature.width == 1 and not missing else note
+        levels = f"{feature.width} level{'s' * (feature.width > 1)}: {shown}"
+        return ColumnPlan(column.name, "category", levels, missing, note)
     notation = feature.notation
     values = column.numbers() if notation == PLAIN else notation.numbers(column.cells.tolist())
     assert values is not None
     present = values[~np.isnan(values)]
-    low, high = (_shown(value, notation) for value in (present.min(), present.max()))
+    ends = float(present.min()), float(present.max())
+    low, high = (_shown(value, notation) for value in ends)
+    if low == high and ends[0] != ends[1] and not notation.date:
+        low, high = (f"{value:.15g}" for value in ends)
     written = notation
     if notation.thousands and not any(notation.thousands in cell for cell in column.texts()):
         written = replace(notation, thousands="")  # Said of the file, and of no use here.
     words = "" if written == PLAIN else f" ({written})"
     kind = "date" if notation.date else "number"
-    return ColumnPlan(column.name, kind, f"{low} to {high}{words}", missing, _row_numbers(values))
+    return ColumnPlan(column.name, kind, f"{low} to {high}{words}", missing, look_at(values))
 
 
 def _shown(value: float, notation: Notation) -> str:
     if not notation.date:
         return f"{value:.6g}"
     return str(np.datetime64(int(value // 1), "D"))
-
-
-def _row_numbers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
-    is_counted = values.size > _FEW and bool(np.all(np.diff(values) == 1.0)) and values[0] in (0.0, 1.0)
-    advice = "counts the rows: if that is a name and no measurement, drop it or take it for ids"
-    return advice if is_counted else ""
 
 
 def label_question(table: Table, column: Column) -> str | None:

@@ -30,6 +30,7 @@ _QUOTED = 40
 #: Rows of Parquet that are read at a time.
 _BATCH_ROWS = 65_536
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _INT64 = np.iinfo(np.int64)
 
 
@@ -133,9 +134,18 @@ class Column:
                 return row
         return None
 
-    def has_numbers(self) -> bool:
-        """Return whether any cell is a number."""
-        return any(cell and PLAIN.number(cell) is not None for cell in self.cells)
+    def odd_one_out(self) -> int | None:
+        """Return where the first cell stands that is no number; None where all are, or too few others.
+
+        One plain number is enough; numbers with a decimal comma have to be more than half of the cells.
+        """
+        if any(cell and PLAIN.number(cell) is not None for cell in self.cells):
+            return self.first_text()
+        texts = self.texts()
+        with_comma = [_DECIMAL_COMMA.fullmatch(text) is not None for text in texts]
+        if 2 * sum(with_comma) <= len(texts):
+            return None
+        return next((i for i, text in enumerate(texts) if text and not with_comma[i]), None)
 
     def quoted(self, row: int) -> str:
         """Return a cell for a message."""

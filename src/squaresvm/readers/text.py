@@ -94,7 +94,8 @@ def csv_blocks(
             continue
         if len(record) != len(names):
             raise TableError(
-                f"{path}, line {line}: has {len(record)} cells, and the first line names {len(names)} columns"
+                f"{path}, line {line}: has {len(record)} cell{'s' * (len(record) != 1)}, and the first line "
+                f"names {len(names)} column{'s' * (len(names) != 1)}; remove lines above the names"
             )
         block.lines.append(line)
         for column, cell in zip(block.columns.values(), record, strict=True):
