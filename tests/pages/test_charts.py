@@ -60,6 +60,12 @@ def test_histograms_hold_every_row(values):
     assert "nan" not in section
 
 
+def test_ticks_in_the_thousands_are_plain_numbers():
+    shown = charts.predictions(np.array([10.0, 7900.0, 4000.0]), np.array([100.0, 6000.0, 4100.0]), "")
+    assert ">4000</text>" in shown
+    assert "e+03" not in shown
+
+
 def test_predictions_stand_beside_the_mean():
     actual = np.array([1.0, 2.0, 3.0, 6.0])
     section = charts.predictions(actual, actual + np.array([0.5, -0.5, 0.5, -0.5]), "")

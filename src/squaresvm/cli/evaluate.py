@@ -134,7 +134,7 @@ def _judged(asked: Queries, y: np.ndarray[Any, Any], coverage: float) -> dict[st
 def _covered(ends: FloatArray, y: FloatArray, coverage: float) -> Figure:
     found = share_of((ends[:, 0] <= y) & (y <= ends[:, 1]))
     name = f"share within {coverage:.0%} intervals"
-    return Figure(name, found.value, found.error, coverage, "promised, roughly", found.middle)
+    return Figure(name, found.value, found.error, coverage, "asked for", found.middle)
 
 
 def _confusion_lines(facts: dict[str, Any]) -> list[str]:

@@ -35,7 +35,7 @@ class _Axes:
     """A frame with linear scales, its ticks and the names of its axes."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], height: int) -> None:
-        self.left, self.right, self.top, self.bottom = 84, 14, 12, 52
+        self.left, self.right, self.top, self.bottom = 84, 26, 12, 52
         self.low, self.high, self.height = (x[0], y[0]), (x[1], y[1]), height
 
     def x(self, value: float) -> float:
@@ -53,11 +53,11 @@ class _Axes:
             f'height="{ground - self.top}" fill="none" stroke="var(--line)"/>'
         ]
         parts += [
-            f'<text x="{self.x(t):.0f}" y="{ground + 20}" text-anchor="middle">{t:.3g}</text>'
+            f'<text x="{self.x(t):.0f}" y="{ground + 20}" text-anchor="middle">{_tick(t)}</text>'
             for t in x_ticks
         ]
         parts += [
-            f'<text x="{self.left - 8}" y="{self.y(t) + 4:.0f}" text-anchor="end">{t:.3g}</text>'
+            f'<text x="{self.left - 8}" y="{self.y(t) + 4:.0f}" text-anchor="end">{_tick(t)}</text>'
             for t in y_ticks
         ]
         middle = (self.top + ground) / 2
@@ -80,6 +80,10 @@ def _ticks(low: float, high: float) -> list[float]:
     """Return three to six round numbers inside an interval."""
     step = round_step((high - low) / 5)
     return (step * np.arange(np.ceil(low / step), np.floor(high / step) + 1) + 0.0).tolist()
+
+
+def _tick(value: float) -> str:
+    return f"{value:.6g}" if abs(value) < 1e5 else f"{value:.3g}"
 
 
 def round_step(step: float) -> float:
@@ -216,7 +220,7 @@ def _histogram(values: FloatArray, name: str, label: str, *, marks_negative: boo
         f'<rect x="{axes.x(edge) + 1:.1f}" y="{axes.y(count):.1f}" width="{bar:.1f}" '
         f'height="{axes.y(0.0) - axes.y(count):.1f}" rx="1.5" '
         f'fill="var(--{"warn" if marks_negative and edge < -1e-9 * step else "accent"})">'
-        f"<title>{count} rows from {edge:.3g} to {edge + step:.3g}</title></rect>"
+        f"<title>{count} rows from {_tick(edge)} to {_tick(edge + step)}</title></rect>"
         for count, edge in zip(counts.tolist(), edges[:-1].tolist(), strict=True)
         if count
     )
