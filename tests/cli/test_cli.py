@@ -197,6 +197,20 @@ class TestPredict:
         assert lines[0] == "label,p(no),p(yes)"
         assert len(lines) == 61
 
+    def test_a_table_of_one_column(self, tmp_path):
+        lines = [f"{x},{'yes' if x > 0 else 'no'}" for x in np.linspace(-1, 1, 40).round(3)]
+        data, asked, out = tmp_path / "one.csv", tmp_path / "asked.csv", tmp_path / "m"
+        data.write_text("\n".join(["x,label", *lines]))
+        run("train", data, "-o", out)
+        asked.write_text("x\n-0.9\n0.9\n")
+        assert run("predict", out, asked).stdout.split() == ["no", "yes"]
+        asked.write_text('x\n-0.9\n""\n0.9\n')
+        assert "line 3" in run("predict", out, asked, code=2).stderr  # No answer is left out in silence.
+        asked.write_text("age\n-0.9\n")
+        assert "there is no column 'x'; there are age" in run("predict", out, asked, code=2).stderr
+        asked.write_text("x\n-0.9\n")
+        assert "names one column only" in run("evaluate", out, asked, code=2).stderr
+
     def test_model_of_a_data_frame(self, tmp_path):
         pandas = pytest.importorskip("pandas")
         frame = pandas.DataFrame(RNG.normal(size=(20, 3)), columns=["a", "b", "c"])

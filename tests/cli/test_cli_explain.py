@@ -119,6 +119,18 @@ class TestExplain:
             assert done.stderr.count("\n") == 1
             assert done.stdout == ""
 
+    def test_values_are_shown_to_the_digits_of_their_terms(self, tmp_path):
+        """Before, a prediction had 16 digits."""
+        frame = load_diabetes(as_frame=True).frame[:60]
+        frame["target"] += 1.0 / 3.0
+        frame.to_csv(tmp_path / "d.csv", index=False)
+        trained(tmp_path, "d.csv", "--label", "target", "--estimator", "lssvr")
+        said = run("explain", tmp_path / "m", tmp_path / "d.csv", "--row", "2").stdout
+        value = told("explain", tmp_path / "m", tmp_path / "d.csv", "--row", "2")["prediction"]
+        assert f"predicted {value:.6g}.\n" in said
+        assert f"{value:.6g}" != f"{value}"
+        assert re.search(r"label \d+\.333, kernel", said)
+
 
 class TestSets:
     def test_as_in_python(self, tmp_path, wine):

@@ -15,7 +15,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
 import squaresvm
-from squaresvm.judging.figures import accuracy_figures, probability_figures, value_figures
+from squaresvm.judging.figures import accuracy_figures, against_guessing, probability_figures, value_figures
 from squaresvm.solution import Certificate, Status
 from support.commands import people, run, told
 
@@ -272,6 +272,13 @@ class TestFigures:
         ):
             np.testing.assert_allclose([f.value for f in one], [f.value for f in many], rtol=1e-12)
             np.testing.assert_allclose([f.baseline for f in one], [f.baseline for f in many], rtol=1e-12)
+
+    def test_balanced_accuracy_of_one_class_says_nothing(self):
+        """Before, guessing was said to give 1.000."""
+        found = accuracy_figures(np.array(["a", "a"]), np.array(["a", "b"]))
+        assert str(found[1]).endswith("(says nothing where all rows are of one class)")
+        assert (found[1].value, found[1].baseline) == (0.5, None)
+        assert "not better than the majority class 'a'" in against_guessing(found)
 
     def test_one_row_and_one_class(self):
         found = accuracy_figures(np.array(["a"]), np.array(["a"]))[0]

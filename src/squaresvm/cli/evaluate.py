@@ -14,7 +14,7 @@ from squaresvm.cli.findings import figures_of
 from squaresvm.cli.inputs import ModelPath, Queries, ids_of, labelled_rows, open_model
 from squaresvm.cli.options import Encoding, check_page_place
 from squaresvm.files import Record
-from squaresvm.judging.figures import Figure, against_guessing, confusion, probability_figures
+from squaresvm.judging.figures import Figure, against_guessing, confusion, probability_figures, rounded
 from squaresvm.judging.shares import share_of
 from squaresvm.pages import charts
 from squaresvm.pages.page import Facts, TableOfRows, render, write_atomically
@@ -160,7 +160,7 @@ def _page(facts: dict[str, Any], model_path: Path, data: Path) -> Facts:
     return Facts(
         title=f"{model_path.name} on {data.name}",
         summary=f"{counted(facts['rows'], 'row')}. {words}",
-        figures=[(f"{figure.value:.4g}", f"{figure.name}; {_guess(figure)}") for figure in figures[:4]],
+        figures=[(rounded(figure.value), f"{figure.name}; {_guess(figure)}") for figure in figures[:4]],
         pictures=facts["pictures"],
         calibration=facts["calibration"],
         calibration_text="Rows grouped by the probability that they got. On the line, probabilities hold.",
@@ -169,8 +169,8 @@ def _page(facts: dict[str, Any], model_path: Path, data: Path) -> Facts:
 
 
 def _with_error(figure: Figure) -> str:
-    return f"{figure.value:.4g}" + ("" if figure.error is None else f" ± {figure.error:.2g}")
+    return rounded(figure.value) + ("" if figure.error is None else f" ± {rounded(figure.error, 2)}")
 
 
 def _guess(figure: Figure) -> str:
-    return "" if figure.baseline is None else f"{figure.guess}: {figure.baseline:.4g}"
+    return figure.guess if figure.baseline is None else f"{figure.guess}: {rounded(figure.baseline)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -181,15 +181,21 @@ def _importance(model: Any, X: Matrix, y: np.ndarray[Any, Any]) -> list[dict[str
     ]
 
 
+def _shown(answer: Any, facts: dict[str, Any], as_text: Callable[[Any], str] = repr) -> str:
+    """Return a label as it is, a value to the digits of the terms that it is the sum of."""
+    return f"{answer:.6g}" if facts["class"] is None else as_text(answer)
+
+
 def _print(printer: Printer, facts: dict[str, Any]) -> None:
     of = "" if facts["class"] is None else f" of class {facts['class']!r}"
-    printer.say(f"Row {facts['row']} ({facts['id']}): predicted {facts['prediction']!r}.")
+    printer.say(f"Row {facts['row']} ({facts['id']}): predicted {_shown(facts['prediction'], facts)}.")
     printer.say(f"{'Value' if not of else 'Decision value'} {facts['decision']:+.6g}{of} is the sum of:")
     for line in facts["lines"][:_MOST]:
         what = (
             f"{line['column']} = {line['value']:.4g}, prepared"
             if facts["kind"] == "columns"
-            else f"training row {line['id']}, label {line['label']}, kernel value {line['kernel']:.4g}"
+            else f"training row {line['id']}, label {_shown(line['label'], facts, str)}, "
+            f"kernel value {line['kernel']:.4g}"
         )
         printer.say(f"  {line['term']:+12.6g}  {what}")
     rest = facts["rest"] + sum(line["term"] for line in facts["lines"][_MOST:])

@@ -175,7 +175,7 @@ def new_rows(
 
 def query_rows(path: Path, model: Any, *, encoding: str | None = None) -> Queries:
     """Return the rows of a file for a model to predict, the model as wide as they are, and notes."""
-    table = _read_for(path, model, encoding)
+    table = _read_for(path, model, encoding, fewest=1)
     if model._front is not None:
         return Queries(model, _piped(table, model), table)
     preparation = _preparation_for(table, model)
@@ -277,11 +277,11 @@ def _labels_for(table: Table | SparseRows, name: str | None, model: Any) -> np.n
     return table.y.astype(model.classes_.dtype) if table.y.dtype.kind == "i" else table.y
 
 
-def _read_for(path: Path, model: Any, encoding: str | None) -> Table | SparseRows:
+def _read_for(path: Path, model: Any, encoding: str | None, fewest: int = 2) -> Table | SparseRows:
     """Return the rows of a file that is like the one the model was trained on."""
     preparation = Record.of(model).preparation
     header = None if preparation is None or preparation.header else False
-    return read(path, header=header, encoding=encoding)
+    return read(path, header=header, encoding=encoding, fewest=fewest)
 
 
 def rows_to_check(path: Path, model: Any, label: str | None) -> Any:

@@ -23,6 +23,7 @@ __all__ = [
     "against_guessing",
     "confusion",
     "probability_figures",
+    "rounded",
     "value_figures",
 ]
 
@@ -40,7 +41,7 @@ class Figure:
     baseline : float or None
         What the guess would give that knows the labels' shares, or the mean, and no more.
     guess : str
-        That guess, in words.
+        That guess, in words; without a baseline, why there is none.
     middle : float or None
         Of shares of rows, the middle of the interval that the error belongs to.
 
@@ -62,13 +63,14 @@ class Figure:
         """Return the figure in words."""
         error = "" if self.error is None else f" +- {_as_error(self.error)}"
         if self.baseline is None:
-            return f"{self.name} {_plain(self.value)}{error}"
+            return f"{self.name} {_plain(self.value)}{error}" + (f" ({self.guess})" if self.guess else "")
         return f"{self.name} {_plain(self.value)}{error} ({self.guess}: {_plain(self.baseline)})"
 
     @property
     def is_above_guessing(self) -> bool:
         """Whether the figure, where more is better, is above the guess by two standard errors."""
-        assert self.baseline is not None
+        if self.baseline is None:
+            return False
         value = self.value if self.middle is None else min(self.value, self.middle)
         return value - self.baseline > 2.0 * (self.error or 0.0)
 
@@ -90,6 +92,19 @@ def against_guessing(figures: Sequence[Figure]) -> str:
     return f"{words} The {better[0].name}, which counts each class alike, is." if better else words
 
 
+def rounded(value: float, digits: int = 4) -> str:
+    """Return a number to some digits, up to a million without a power of ten.
+
+    Examples
+    --------
+    >>> from squaresvm.judging.figures import rounded
+    >>> rounded(0.84236), rounded(20178.58), rounded(2034.1, 2), rounded(3.2e7)
+    ('0.8424', '20179', '2034', '3.2e+07')
+    """
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e6 else text
+
+
 def _plain(value: float) -> str:
     if 1e-2 <= abs(value) < 1e4 or value == 0.0:
         return f"{value:.3f}"
@@ -98,7 +113,7 @@ def _plain(value: float) -> str:
 
 def _as_error(error: float) -> str:
     """Return a standard error: one that rounds to zero would claim certainty."""
-    return f"{error:.3f}" if 1e-3 <= error < 1e3 or error == 0.0 else f"{error:.2g}"
+    return f"{error:.3f}" if 1e-3 <= error < 1e3 or error == 0.0 else rounded(error, 2)
 
 
 def _mean(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
@@ -143,11 +158,13 @@ def accuracy_figures(
     guess = np.full(y.shape, label, dtype=y.dtype)
     f1_guess = f1_score(y, guess, average="macro", sample_weight=weights, zero_division=0.0)
     words = f"the majority class {label!r}"
+    if len(recalls) > 1:
+        level, chance = 1.0 / len(recalls), "guessing"
+    else:
+        level, chance = None, "says nothing where all rows are of one class"
     return [
         Figure("accuracy", accuracy.value, accuracy.error, float(shares[top]), words, accuracy.middle),
-        Figure(
-            "balanced accuracy", balanced, balanced_error, 1.0 / len(recalls), "guessing", balanced_middle
-        ),
+        Figure("balanced accuracy", balanced, balanced_error, level, chance, balanced_middle),
         Figure("macro F1", float(f1), None, float(f1_guess), words),
     ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from squaresvm.judging.figures import rounded
 from squaresvm.judging.shares import wilson
 from squaresvm.typing import FloatArray, IntArray
 
@@ -35,7 +36,8 @@ class _Axes:
     """A frame with linear scales, its ticks and the names of its axes."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], height: int) -> None:
-        self.left, self.right, self.top, self.bottom = 84, 26, 12, 52
+        # Room for ticks of six digits at the size of text that narrow windows get.
+        self.left, self.right, self.top, self.bottom = 108, 38, 12, 52
         self.low, self.high, self.height = (x[0], y[0]), (x[1], y[1]), height
 
     def x(self, value: float) -> float:
@@ -83,7 +85,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _tick(value: float) -> str:
-    return f"{value:.6g}" if abs(value) < 1e5 else f"{value:.3g}"
+    return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
 def round_step(step: float) -> float:
@@ -245,8 +247,8 @@ def predictions(actual: FloatArray, predicted: FloatArray, text: str) -> str:
     residual = actual - predicted
     spread, error = float(actual.std()), float(np.sqrt(np.mean(residual**2)))
     answer = (
-        f"The root mean squared error is {error:.4g}; always predicting the mean would give {spread:.4g}, "
-        f"the standard deviation of the values. {text}"
+        f"The root mean squared error is {rounded(error)}; always predicting the mean would give "
+        f"{rounded(spread)}, the standard deviation of the values. {text}"
     )
     low = float(min(actual.min(), predicted.min()))
     high = float(max(actual.max(), predicted.max()))

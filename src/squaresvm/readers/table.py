@@ -264,7 +264,11 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def read(
-    path: str | os.PathLike[str], *, header: bool | None = None, encoding: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    header: bool | None = None,
+    encoding: str | None = None,
+    fewest: int = 2,
 ) -> Table | SparseRows:
     """Return the rows of a file; what kind it is of is told by its contents, not by its name.
 
@@ -278,6 +282,8 @@ def read(
         an error.
     encoding : str, optional
         Of CSV; UTF-8 by default.
+    fewest : int, default=2
+        Columns that a table must have: 1 where it needs no label.
 
     Returns
     -------
@@ -293,12 +299,12 @@ def read(
     path = Path(path)
     with opened(path) as file:
         if file.peek(4)[:4] == b"PAR1":
-            return _parquet_table(path)
+            return _parquet_table(path, fewest)
         text = file if encoding is None else _recoded(path, file, encoding)
         if holds_libsvm(text):
             return _sparse_rows(path)
         text.seek(0)
-        return _csv_table(path, text, header)
+        return _csv_table(path, text, header, fewest)
 
 
 def _recoded(path: Path, file: BinaryIO, encoding: str) -> BinaryIO:
@@ -328,8 +334,8 @@ def _labels(values: FloatArray) -> np.ndarray[Any, Any]:
     return values.astype(np.int64) if whole else values
 
 
-def _csv_table(path: Path, file: BinaryIO, header: bool | None) -> Table:
-    blocks = list(csv_blocks(path, file, header=header))
+def _csv_table(path: Path, file: BinaryIO, header: bool | None, fewest: int) -> Table:
+    blocks = list(csv_blocks(path, file, header=header, fewest=fewest))
     lines = [line for block in blocks for line in block.lines]
     if not lines:
         raise TableError(f"{path}: holds a header and no rows")
@@ -341,7 +347,7 @@ def _csv_table(path: Path, file: BinaryIO, header: bool | None) -> Table:
     return Table(path, columns, lines)
 
 
-def _parquet_table(path: Path) -> Table:
+def _parquet_table(path: Path, fewest: int) -> Table:
     try:
         import pyarrow as pa
 
@@ -352,7 +358,7 @@ def _parquet_table(path: Path) -> Table:
         names = list(reader.schema.names)
         if len(set(names)) != len(names):
             raise TableError(f"{path}: two columns have the same name")
-        if len(names) < 2:
+        if len(names) < fewest:
             raise TableError(f"{path}: has fewer than two columns: a table needs a label and a feature")
         if reader.rows == 0:
             raise TableError(f"{path}: holds a header and no rows")

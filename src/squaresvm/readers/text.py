@@ -90,7 +90,8 @@ def csv_blocks(
         names = _names(path, *first, fewest)
     block = CsvBlock([], {name: [] for name in names})
     for line, record in records:
-        if not record or record == [""]:
+        # A line of nothing is no row; an empty cell in quotes is one, where it is the only one.
+        if not record or (record == [""] and len(names) > 1):
             continue
         if len(record) != len(names):
             raise TableError(
