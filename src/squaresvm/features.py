@@ -6,6 +6,7 @@ Landmarks are rows that stand for all (the Nystrom method).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -17,11 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from squaresvm.kernels import Kernel, KernelFunction, check_kernel, scale_gamma
 from squaresvm.landmarks import LANDMARKS, choose_landmarks
+from squaresvm.linalg.blas import product
 from squaresvm.rows import canonical_csr
 from squaresvm.runtime.arguments import check_integer, check_random_state_parameter
 from squaresvm.runtime.extras import Documented
-from squaresvm.runtime.resources import on_threads, thread_count
-from squaresvm.typing import IntArray, Matrix
+from squaresvm.runtime.resources import on_threads, thread_count, threads_for_blas
+from squaresvm.typing import FloatArray, IntArray, Matrix
 
 __all__ = ["Nystrom"]
 
@@ -33,6 +35,10 @@ _BLOCK_BYTES, _THREADED_ROWS = 4 * 2**20, 4096
 _STRIPS = 8
 #: gamma |x|^2 up to which exponents of the RBF kernel are taken in float32.
 _SMALL_EXPONENT = 16.0
+#: Landmarks up to which the threads of a BLAS, which go on spinning, cost more time than they save.
+_QUIET_LANDMARKS = 1500
+#: How far above the limit a bound on the least eigenvalue has to be, for the sake of its own rounding.
+_CLEARLY = 10.0
 
 
 class Nystrom(Documented, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -124,8 +130,7 @@ class Nystrom(Documented, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         kernel.check_range(X)
         chosen = choose_landmarks(self.landmarks, kernel, X, count, check_random_state(self.random_state))
         landmarks = X[chosen]
-        root = _inverse_root(kernel(landmarks, landmarks), X.dtype)
-        self._adopt(kernel, chosen, landmarks, root)
+        self._adopt(kernel, chosen, landmarks, _root_of(kernel, landmarks))
         return self
 
     def forget(self, rows: Iterable[int]) -> int:
@@ -172,8 +177,7 @@ class Nystrom(Documented, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             raise ValueError("forgetting these rows would leave no landmark: fit anew on the others")
         if dropped:
             kernel, landmarks = self._map.kernel, self.landmarks_[kept].copy()
-            root = _inverse_root(kernel(landmarks, landmarks), landmarks.dtype)
-            self._adopt(kernel, self.landmark_indices_[kept], landmarks, root)
+            self._adopt(kernel, self.landmark_indices_[kept], landmarks, _root_of(kernel, landmarks))
         return dropped
 
     def _adopt(self, kernel: Kernel, chosen: IntArray, landmarks: Matrix, root: np.ndarray[Any, Any]) -> None:
@@ -247,26 +251,55 @@ _RULES: dict[str, Any] = {
 }
 
 
+def _root_of(kernel: Kernel, landmarks: Matrix) -> FloatArray:
+    """Return the root W of the landmarks."""
+    with threads_for_blas() if landmarks.shape[0] <= _QUIET_LANDMARKS else nullcontext():
+        return _inverse_root(kernel(landmarks, landmarks), landmarks.dtype)
+
+
 def _inverse_root(K: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     """Return W with W W' = inv(K), over the eigenvalues of K that are more than rounding in the given type.
 
     That is U diag(s)^(-1/2), or an upper triangular matrix where all eigenvalues count.
     """
-    values, vectors = scipy.linalg.eigh(0.5 * (K + K.T))
+    K = 0.5 * (K + K.T)
     # In float32 the rounding of the features, not that of the eigenvalues, sets the limit.
-    least = float(np.finfo(dtype).eps) * float(np.abs(values).max())
-    if dtype == np.float64:
-        least *= K.shape[0]
-    kept = values > least
+    share = float(np.finfo(dtype).eps) * (K.shape[0] if dtype == np.float64 else 1)
+    triangular = _triangular_root(K)
+    if triangular is not None and _are_all_large(K, triangular, share):
+        return triangular
+    values, vectors = scipy.linalg.eigh(K)
+    kept = values > share * float(np.abs(values).max())
     if not kept.any():
         raise ValueError(
             "the kernel matrix of the landmarks has no positive eigenvalue: choose another kernel"
         )
-    if kept.all():
-        # Any root will do, and products with a triangular one take little more than half the time.
-        lower = scipy.linalg.cholesky(0.5 * (K + K.T), lower=True)
-        return np.ascontiguousarray(scipy.linalg.solve_triangular(lower, np.eye(K.shape[0]), lower=True).T)
+    if kept.all() and triangular is not None:
+        return triangular
     return np.ascontiguousarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _triangular_root(K: FloatArray) -> FloatArray | None:
+    """Return an upper triangular W with W W' = inv(K); None where K is not definite.
+
+    Any root will do, and products with a triangular one take little more than half the time.
+    """
+    try:
+        lower = scipy.linalg.cholesky(K, lower=True)
+        inverse = scipy.linalg.solve_triangular(lower, np.eye(K.shape[0]), lower=True)
+    except scipy.linalg.LinAlgError:
+        return None
+    return np.ascontiguousarray(inverse.T)
+
+
+def _are_all_large(K: FloatArray, root: FloatArray, share: float) -> bool:
+    """Return whether all eigenvalues are certainly above a share of the largest: they need not be computed.
+
+    The largest one is at most |K|_F, and the least one at least 1 / |inv(K)|_F.
+    """
+    with np.errstate(all="ignore"):  # Squares beyond float64 tell nothing, and the eigenvalues are computed.
+        size = float(np.linalg.norm(K)) * float(np.linalg.norm(product(root, root.T)))
+    return _CLEARLY * share * size < 1.0
 
 
 class _Map:

@@ -130,6 +130,19 @@ def test_duplicates_and_a_single_row():
     assert Nystrom(1).fit_transform(X[:1]).shape == (1, 1)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("gamma", [1.0, 1e-1, 1e-2, 1e-3, 1e-4])
+def test_features_are_as_many_as_eigenvalues_above_rounding(gamma, kind):
+    X = np.random.default_rng(0).normal(size=(40, 3)).astype(kind)
+    features = Nystrom(40, gamma=gamma, random_state=0).fit(X)
+    K = Kernel("rbf", gamma, 3, 0.0)(features.landmarks_, features.landmarks_)
+    values = np.linalg.eigvalsh(0.5 * (K + K.T).astype(np.float64))
+    limit = np.finfo(kind).eps * values.max() * (40 if kind == np.float64 else 1)
+    # Near the limit it is the rounding of the eigenvalues that decides.
+    sure, perhaps = np.count_nonzero(values > 2.0 * limit), np.count_nonzero(values > 0.5 * limit)
+    assert sure <= features.transform(X[:1]).shape[1] <= perhaps
+
+
 def test_blocks_and_threads_change_nothing(monkeypatch):
     X = problems.rows(m=9000)
     model = Nystrom(50, gamma=0.3, random_state=0).fit(X)
