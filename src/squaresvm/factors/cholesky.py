@@ -12,7 +12,7 @@ from squaresvm.factors.inverse_diagonal import diagonal_bounds
 from squaresvm.factors.slot_inverse import Form, SlotInverse
 from squaresvm.factors.view import InverseView
 from squaresvm.family import Bias
-from squaresvm.linalg.blas import product
+from squaresvm.linalg.blas import multiply_add, product
 from squaresvm.linalg.lapack import lower_root, solve_definite, triangular_inverse
 from squaresvm.operators import KernelStore
 from squaresvm.rows.chunks import dropped
@@ -60,11 +60,11 @@ class CholeskyFactor(InverseView):
 
     def bordered(self, rhs: FloatArray, border: FloatArray | float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Return (beta, b) of (1): for a unit vector and no border, a column of N and what is beside it."""
-        beta = self._inner(self._scatter(rhs))[self.slots]
+        beta = self._gather(self._inner(self._scatter(rhs)))
         if self.bias.is_absent:
             return beta, np.zeros(rhs.shape[1])
         bias = (beta.sum(axis=0) - border) / self._schur
-        beta -= np.outer(self.ones[self.slots], bias)
+        multiply_add(beta, self.ones[self.slots, None], bias[None, :], alpha=-1.0)
         return beta, bias
 
     def _balanced(self, beta: FloatArray, bias: FloatArray) -> Solution:

@@ -176,10 +176,22 @@ class InverseView(Factor):
         else:
             multiply_add(out, self._pending, signed)
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether row i is in slot i, and no slot is empty: by slots is then by rows."""
+        return self.slots.size == self.size and np.array_equal(self.slots, np.arange(self.size))
+
     def _scatter(self, b: FloatArray) -> FloatArray:
+        """Return b by slots, Fortran-ordered, only to be read: it may be b itself."""
+        if self._is_plain:
+            return np.asfortranarray(b)
         out = np.zeros((self.size, b.shape[1]), order="F")
         out[self.slots] = b
         return out
+
+    def _gather(self, by_slot: FloatArray) -> FloatArray:
+        """Return by rows what is by slots, Fortran-ordered; it may be the same array."""
+        return by_slot if self._is_plain else np.asfortranarray(by_slot[self.slots])
 
     def _corrected(self, columns: FloatArray, sign: float, halfway: bool = False) -> FloatArray:
         """Return the signs of all corrections, after those of `columns` have been put to the others."""
