@@ -3,8 +3,8 @@ Calibrated probabilities without a held-out set
 ===============================================
 
 `predict_proba` maps decision values to probabilities by curves fitted to the leave-one-out values of the
-same fit. Calibrated on the fitted values instead, a flexible model would be far too sure of itself; here
-is both, on rows that neither has seen.
+same fit. Calibrated on the fitted values instead, a flexible model is far too confident. Both are shown
+here, on rows that neither has seen.
 """
 
 import matplotlib.pyplot as plt

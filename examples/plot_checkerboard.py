@@ -4,8 +4,8 @@ Checkerboard: squared loss and squared hinge
 
 The board of the Lagrangian SVM paper: 1,000 points, 4 x 4 squares. The squared loss
 (:class:`~squaresvm.LSSVC`) pulls every point towards its label, so every point has a multiplier. The
-squared hinge (:class:`~squaresvm.RLSSVC`) lets go of those that are right by more than 1; the points that
-remain, ringed here, line the edges of the squares.
+squared hinge (:class:`~squaresvm.RLSSVC`) has no loss at points that are right by more than 1; the support
+vectors, ringed here, lie along the edges of the squares.
 """
 
 import matplotlib.pyplot as plt

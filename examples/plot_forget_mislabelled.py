@@ -2,10 +2,9 @@
 Find mislabelled rows by leave-one-out, and forget them
 =======================================================
 
-A row's leave-one-out value is what the model would have said of it, had it never seen it. Rows whose
-label that model contradicts with confidence are suspects. All values come from one fit; forgetting the
-suspects takes no other fit, and a receipt says to how many digits the model is the one that was never
-shown them.
+The leave-one-out value of a row is the decision value of the model fitted without it. A row whose label
+contradicts this value clearly may be mislabelled. All values come from one fit; forgetting such rows needs
+no refit, and a receipt states the residual of the model without them.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Leave-one-out against a test set, over C
 ========================================
 
-One fit gives all leave-one-out values, exactly, so each point of its curve costs about two fits and
-not as many as there are rows. It runs beside the error on rows that were held back, and its minimum is a
-fair place to choose C. The error on the rows of the fit tells nothing of the sort.
+One fit gives all leave-one-out values, exactly, so each point of the curve costs about two fits and not
+one for each row. The curve is close to the error on held-out rows, and its minimum is a good choice of C.
+The training error is not: it only falls as C grows.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Two spirals and their support values
 ====================================
 
-A least squares SVM has no zeros among its multipliers, but they are not alike: their size is C times the
-error at the row, so it tells which rows the model finds hard. On two intertwined spirals these are the
+A least squares SVM has no zeros among its multipliers, but they differ in size: each is C times the error
+at its row, so the largest ones show which rows are hard to fit. On two intertwined spirals these are the
 inner ends, where the arms are close and have neighbours on both sides, and the outer ends, where the
 neighbours stop.
 """

@@ -3,7 +3,7 @@ A window over a drifting stream
 ===============================
 
 The boundary between two classes turns by a full circle while 3,000 rows go by. A model of the first rows
-is soon wrong, a model of all rows so far is torn between past and present, and a
+is soon wrong, a model of all rows so far mixes old and new boundaries, and a
 :class:`~squaresvm.Window` of the latest 200 rows follows. Each block of rows is first predicted, then
 learned: so all three are judged on rows that they have not seen.
 """

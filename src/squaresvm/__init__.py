@@ -1,4 +1,4 @@
-"""Squared-loss support vector machines that learn, forget and prove it."""
+"""Support vector machines with a squared loss: exact learning, forgetting and verification."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class Nystrom(Documented, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         check_kernel(self.kernel, self.gamma, self.degree, self.coef0)
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             raise ValueError(
-                "Nystrom computes kernel values itself: kernel='precomputed' has none to compute"
+                "Nystrom computes kernel values from rows, so kernel='precomputed' cannot be used"
             )
         check_random_state_parameter(self.random_state)
 

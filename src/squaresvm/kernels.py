@@ -114,7 +114,7 @@ def _mean_and_variance(X: Matrix, share: FloatArray) -> tuple[float, float]:
     n = X.shape[1]
     wide = X.astype(np.float64, copy=False) if sp.issparse(X) else X
     mean = float(share @ np.asarray(wide.sum(axis=1, dtype=np.float64)).ravel()) / n
-    # Around the mean: the difference of two large numbers would lose all digits.
+    # Around the mean: the difference of two large numbers would lose all precision.
     if sp.issparse(X):
         away = np.square(wide.data - mean)
         entries = sp.csr_matrix((away, X.indices, X.indptr), shape=X.shape)
@@ -133,7 +133,7 @@ _ORIGIN_ROWS, _OFF_CENTRE = 64, 1.0
 
 
 def _around_an_origin(X: Matrix, Z: Matrix) -> list[tuple[Matrix, Matrix]]:
-    """Return the rows in parts, some columns each, moved to where squared distances keep their digits.
+    """Return the rows in parts, some columns each, moved to where squared distances keep their precision.
 
     Distances do not depend on the origin, so any that is near the rows will do: the mean of some of them.
     Sparse rows are moved only in columns with a large mean, which are mostly full, and stay sparse in the

@@ -59,7 +59,7 @@ _ADVICE = {
 
 
 _EPSILON = 2.0**-52
-#: Error of f, as a share of the targets' scale, from which on a fit that lacks digits is worth a warning.
+#: Error of f, as a share of the targets' scale, from which on a fit that lacks precision is worth a warning.
 _MATTERS = 0.1
 
 
@@ -146,8 +146,8 @@ class Certificate:
     def concern(self) -> str | None:
         """What the user of the model must know, in words; None where there is nothing to warn of.
 
-        That the solver ended above `tol`; or that digits are missing, and decision values may be wrong by
-        more than a tenth of the targets' scale.
+        That the solver ended above `tol`; or that float64 is not precise enough, and decision values may be
+        wrong by more than a tenth of the targets' scale.
         """
         if self.status == Status.MAX_ITER:
             return f"{self}: {self.status.advice}"
@@ -155,7 +155,7 @@ class Certificate:
         is_large = self.decision_error is not None and not self.decision_error <= _MATTERS
         if self.status == Status.PRECISION and is_large:
             return (
-                f"{self}: float64 lacks the digits for this problem, and decision values may be wrong by "
+                f"{self}: float64 is too imprecise for this problem, and decision values may be wrong by "
                 f"{self.decision_error:.1g} times the scale of the targets; scale the columns, or lower C"
             )
         return None

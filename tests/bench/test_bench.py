@@ -126,7 +126,7 @@ def test_every_table_loads_and_names_its_source():
         ('method = "RLSSVC"', 'method = "RLSVC"', "row 1: no method 'RLSVC'"),
         ('data = "absent"\nmethod', 'data = "gone"\nmethod', "row 4: no data set 'gone'"),
         ("support = 1000", 'support = "many"', "must be a number; got 'many'"),
-        ("support = 1000", "weight = 1", "'weight' of 'paper' is no measure"),
+        ("support = 1000", "weight = 1", "'weight' of 'paper' is not a measure"),
         ("seconds = [1.0, 2.0]", "seconds = [1.0]", "'vary' has more"),
         ("points = 20", "point = 20", "unknown key 'point'"),
         ('files = ["absent.csv"]', "", "give one of 'files', 'make' and 'X'"),
@@ -327,7 +327,7 @@ def test_the_command(tiny, tmp_path, monkeypatch):
         ((tiny, "-o", tiny), "is a file"),
         (("nothing",), "no table 'nothing'"),
         ((tiny, "-o", tmp_path / "new", "--compare", tmp_path / "old.json"), "quick mode"),
-        ((tiny, "--compare", tiny), "is no JSON"),
+        ((tiny, "--compare", tiny), "is not JSON"),
     ):
         bad = run(*arguments)
         assert bad.exit_code == 2

@@ -163,16 +163,16 @@ def test_each_failure_has_its_reason_and_keeps_nothing(tmp_path, server, monkeyp
     folder, reasons = fetched(tmp_path, server, files, *files, "unknown.svm")
     expected = {
         "wrong.svm": "SHA-256 is not the declared one",
-        "cut.svm": "the download was cut (",
-        "cut.bz2.svm": "the packed file was cut",
-        "plain.bz2.svm": "is not packed with bzip2",
-        "html.svm": "is no LIBSVM text",
-        "empty-line.svm": "is no LIBSVM text",
+        "cut.svm": "the download was interrupted (",
+        "cut.bz2.svm": "the compressed file is incomplete",
+        "plain.bz2.svm": "is not compressed with bzip2",
+        "html.svm": "is not LIBSVM text",
+        "empty-line.svm": "is not LIBSVM text",
         "large.svm": "has more than 600 bytes",
         "gone.svm": "/gone: HTTP 404 ",
-        "theirs.svm": "not to be fetched: it is nobody's",
+        "theirs.svm": "cannot be fetched: it is nobody's",
         "rest.svm": "is made from gone.svm, which is not there",
-        "unknown.svm": "not to be fetched: no origin is declared for it",
+        "unknown.svm": "cannot be fetched: no origin is declared for it",
     }
     assert set(reasons) == set(expected)
     for name, words in expected.items():
@@ -297,7 +297,7 @@ def test_a_broken_schema_is_left_alone(tmp_path, server, monkeypatch):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "SCHEMA.json").write_text("{")
     folder, reasons = fetched(tmp_path, server, {"weather.csv": ORIGIN})
-    assert "SCHEMA.json is no JSON" in reasons["weather.csv"]
+    assert "SCHEMA.json is not JSON" in reasons["weather.csv"]
     assert [path.name for path in folder.iterdir()] == ["SCHEMA.json"]
 
 
@@ -323,7 +323,7 @@ def test_the_command_fetches_when_asked_and_rows_say_what_is_missing(tmp_path, m
     assert done.exit_code == 0
     reasons = [
         "a1a.svm: no connection to https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary (no name)",
-        "ida_german.csv: not to be fetched: of the IDA benchmark repository, which is in neither place",
+        "ida_german.csv: cannot be fetched: of the IDA benchmark repository, which is in neither place",
     ]
     assert done.stderr.splitlines() == [f"squaresvm: note: {reason}" for reason in reasons]
     rows = json.loads((output / "results.json").read_text())["tables"]["mine"]["rows"]

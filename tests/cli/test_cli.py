@@ -220,7 +220,7 @@ class TestPredict:
         done = run("predict", path, data)
         assert done.stdout.split() == [str(label) for label in model.predict(frame)]
         assert done.stderr == ""
-        assert "comes from Python" in run("learn", path, data, code=2).stderr
+        assert "was made in Python" in run("learn", path, data, code=2).stderr
         squaresvm.save(squaresvm.LSSVC().fit(frame.to_numpy(), np.arange(20) % 2), path)
         assert "rows without names" in run("predict", path, data, code=2).stderr
 

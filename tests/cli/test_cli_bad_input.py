@@ -224,14 +224,14 @@ class TestBench:
     @pytest.mark.parametrize(
         ("content", "words"),
         [
-            (b"", "is no JSON"),
-            (bytes(range(256)) * 9, "is no JSON"),
-            (b"{", "is no JSON"),
-            (b"[" * 100_000, "is no JSON"),
+            (b"", "is not JSON"),
+            (bytes(range(256)) * 9, "is not JSON"),
+            (b"{", "is not JSON"),
+            (b"[" * 100_000, "is not JSON"),
             (b"{}", "holds no results"),
             (b"[]", "holds no results"),
             (b'{"format": 1, "tables": {}}', "holds no results"),
-            (b"1" * (10 * 2**20), "is no JSON"),
+            (b"1" * (10 * 2**20), "is not JSON"),
         ],
         ids=["empty", "rubbish", "cut short", "deep", "nothing", "a list", "a format", "a long line"],
     )

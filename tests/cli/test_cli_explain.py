@@ -150,7 +150,7 @@ class TestSets:
         trained(tmp_path, "wine.csv", "--label", "alcohol", "--estimator", "lssvr", "--drop", "bottle")
         ask = ("predict", tmp_path / "m", tmp_path / "late.csv")
         assert "which has no sets of labels" in run(*ask, "--sets", code=2).stderr
-        assert "--coverage is that of --sets" in run(*ask, "--coverage", "0.8", code=2).stderr
+        assert "--coverage is for --sets" in run(*ask, "--coverage", "0.8", code=2).stderr
         assert "Invalid value for '--coverage'" in run(*ask, "--sets", "--coverage", "1", code=2).stderr
 
 

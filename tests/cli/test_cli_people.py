@@ -104,7 +104,7 @@ class TestColumns:
         }
         said = run("train", path, "--dry-run").stdout
         assert re.search(r"price +number +0.05 to 8.35 \(decimal ',', unit €\)", said)
-        assert said.endswith("would be trained on; nothing was.\n")
+        assert said.endswith("would be trained on; no model was fitted.\n")
         assert list(tmp_path.iterdir()) == [path]
         done = run("train", path, "-o", tmp_path / "m")
         assert "column 'void' is left out: it holds no value" in done.stderr
@@ -166,7 +166,7 @@ class TestColumns:
             (["--thousands", "ab"], "--thousands must be a comma"),
             (["--decimal", ",", "--thousands", ","], "must differ"),
             (["--date", "age=nonsense"], "--date must be COLUMN or COLUMN=FORMAT"),
-            (["--date", "town"], "'town' holds 'Ulm', in no format of dates"),
+            (["--date", "town"], "'town' holds 'Ulm', which is in no known date format"),
             (["--date", "age=%d"], "column 'age' holds"),
             (["--number", "town"], "column 'town' holds 'Ulm', which is not a number"),
             (["--number", "x"], "there is no column 'x'"),
@@ -190,7 +190,7 @@ class TestPlaces:
         precious.write_text("years of work")
         for options in ([], ["--force"]):
             said = run("train", rare, "-o", precious, *options, code=2).stderr
-            assert "is there and is no model, so it is not replaced" in said
+            assert "exists and is not a model, so it is not replaced" in said
         run("train", rare, "-o", tmp_path / "m")
         before = (tmp_path / "m").read_bytes()
         assert "--force" in run("train", rare, "-o", tmp_path / "m", code=2).stderr
@@ -201,7 +201,7 @@ class TestPlaces:
         run("train", rare, "-o", tmp_path / "n")
         said = run("predict", tmp_path / "m", rare, "-o", tmp_path / "n", "--force", code=2).stderr
         assert "is a model" in said
-        assert "is no page" in run("inspect", tmp_path / "m", "--html", precious, code=2).stderr
+        assert "is not a page" in run("inspect", tmp_path / "m", "--html", precious, code=2).stderr
         assert precious.read_text() == "years of work"
 
     def test_standard_input(self, tmp_path, rare):

@@ -26,7 +26,7 @@ def test_a_measurement_below_its_limit_is_named(tmp_path):
     """Before, a column of numbers with '<0,6' among them was said to hold so many different words."""
     data = hospital(tmp_path / "a.csv", crp="<0,6")
     said = run("train", data, "--id", "Patient", "-o", tmp_path / "m", code=2).stderr
-    assert "line 6: column 'CRP' is mixed: '<0,6' is no number, others are" in said
+    assert "line 6: column 'CRP' is mixed: '<0,6' is not a number, but others are" in said
 
 
 def test_ids_that_repeat_and_rows_that_were_trained_on(tmp_path):

@@ -65,7 +65,7 @@ TESTS = {
     "The dry run": [(HERE, "test_the_dry_run_takes_six_steps_where_next_to_nothing_is_left_to_do")],
     "NDC": [("kernels/test_datasets.py", "test_ndc")],
     "The two spirals": [("kernels/test_datasets.py", "test_spirals_are_solved_by_an_ls_svm")],
-    "(12) is of planes": [("search/test_capacity.py", "test_two_spirals_over_wide_ranges")],
+    "(12) holds for planes": [("search/test_capacity.py", "test_two_spirals_over_wide_ranges")],
     "Table 2, German": [(HERE, "test_both_models_save_the_same_in_all_rows_but_one")],
     "The gain": [(HERE, "test_the_kernel_hides_the_gain")],
     '"A bigger k': [(HERE, "test_a_bigger_k_does_not_save_more")],

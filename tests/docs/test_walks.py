@@ -1,4 +1,4 @@
-"""The walks in CONTRIBUTING.md are what the code does, hop by hop, and its map names every room."""
+"""The walks in CONTRIBUTING.md are what the code does, hop by hop, and its map names every package."""
 
 from __future__ import annotations
 
@@ -107,23 +107,23 @@ def test_every_walk_of_the_page_is_walked_or_is_the_servers():
     assert set(walks()) - set(ACTIONS) == {"POST /models/{name}/forget"}
 
 
-def rooms():
-    """Return the rows of the map: the rooms that each is of, and the names that it explains them by."""
+def mapped():
+    """Return the rows of the map: the packages that each is about, and the names that it explains them by."""
     text = _PAGE.read_text(encoding="utf-8").split("## Map")[1].split("## Rules")[0]
     rows = re.findall(r"^\| (`.+?) \| (.+) \|$", text, re.MULTILINE)
     return [(re.findall(r"`([^`]+)`", first), re.findall(r"`(\w+)`", second)) for first, second in rows]
 
 
-def test_the_map_names_every_room_and_fits_a_screen():
-    listed = {name for names, _ in rooms() for name in names} - {"tests/"}
+def test_the_map_names_every_package_and_fits_a_screen():
+    listed = {name for names, _ in mapped() for name in names} - {"tests/"}
     packages = {f"{folder.name}/" for folder in _PACKAGE.iterdir() if (folder / "__init__.py").is_file()}
     modules = {path.stem for path in _PACKAGE.glob("*.py") if not path.stem.startswith("_")} - {"typing"}
     assert listed == packages | modules
-    assert len(rooms()) <= _ROWS
+    assert len(mapped()) <= _ROWS
 
 
-def test_what_the_map_names_in_a_room_is_there():
-    for names, explained in rooms()[:-1]:  # The last is of the tests.
+def test_what_the_map_names_in_a_package_is_there():
+    for names, explained in mapped()[:-1]:  # The last is of the tests.
         folders = [_PACKAGE / name for name in names if name.endswith("/")]
         there = {path.stem for folder in folders for path in folder.iterdir()} | set(names)
         assert set(explained) <= there, f"{names} have no {sorted(set(explained) - there)}"

@@ -137,7 +137,7 @@ def test_sample_weights(cls, weights, message):
     [
         ("even", "class_weight must be a dict, 'balanced' or None; got 'even'"),
         ({1.0: -2.0}, r"class_weight\[1.0\] must be a finite number at least 0; got -2.0"),
-        ({7: 2.0}, "class_weight names 7, which is no label in y"),
+        ({7: 2.0}, "class_weight names 7, which is not a label in y"),
         ({1.0: 0.0}, "at least two classes with positive weight; got one class, -1.0"),
     ],
     ids=["unknown-name", "negative", "unknown-label", "one-class-left"],

@@ -124,10 +124,10 @@ def test_json_there_and_back():
 )
 def test_what_is_no_receipt_is_refused(change):
     said = history().receipts_[3].to_json()
-    with pytest.raises(ValueError, match=r"no receipt|Invalid isoformat"):
+    with pytest.raises(ValueError, match=r"not a receipt|Invalid isoformat"):
         Receipt.from_json({**said, **change})
     for wrong in (None, [], {}, {"number": 3}):
-        with pytest.raises(ValueError, match="no receipt"):
+        with pytest.raises(ValueError, match="not a receipt"):
             Receipt.from_json(wrong)
 
 

@@ -172,7 +172,7 @@ def test_random_state_and_pickle():
         ({"n_components": 51}, "n_components=51 landmarks cannot be chosen out of 50 rows"),
         ({"n_components": 0}, "n_components must be an integer of at least 1"),
         ({"landmarks": "random"}, "landmarks must be one of 'uniform', 'k-means"),
-        ({"kernel": "precomputed"}, "computes kernel values itself"),
+        ({"kernel": "precomputed"}, "computes kernel values from rows"),
         ({"gamma": -1.0}, "gamma must be"),
         ({"kernel": lambda A, B: -np.ones((len(A), len(B)))}, "no positive eigenvalue"),
     ],

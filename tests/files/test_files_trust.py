@@ -176,7 +176,9 @@ class TestTwoHolders:
         squaresvm.save(first, path)
         second.forget([7])
         content = path.read_bytes()
-        with pytest.raises(ValueError, match=r"a\.model: somebody else has changed this .*squaresvm\.locked"):
+        with pytest.raises(
+            ValueError, match=r"a\.model: another process has changed this .*squaresvm\.locked"
+        ):
             squaresvm.save(second, path)
         assert path.read_bytes() == content
         squaresvm.save(second, tmp_path / "b.model")
@@ -186,7 +188,7 @@ class TestTwoHolders:
         squaresvm.save(first, path)
         third.forget([8])
         squaresvm.save(third, path, overwrite=True)
-        with pytest.raises(ValueError, match="somebody else"):
+        with pytest.raises(ValueError, match="another process"):
             squaresvm.save(first, path)
         squaresvm.save(first, path, overwrite=True)
         assert 3 not in squaresvm.load(path).ids_
@@ -198,7 +200,7 @@ class TestTwoHolders:
         other = squaresvm.load(path)
         other.forget([3])
         squaresvm.save(other, path)
-        with pytest.raises(ValueError, match="somebody else"):
+        with pytest.raises(ValueError, match="another process"):
             squaresvm.save(model, path)
         path.unlink()
         squaresvm.save(model, path)

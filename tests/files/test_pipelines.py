@@ -182,7 +182,7 @@ def test_a_new_fit_says_nothing_of_steps_that_were():
 def test_steps_that_hold_rows_refuse_to_forget_and_nothing_changes():
     X, y = rows_and_labels()
     pipeline = make_pipeline(KNNImputer(), LSSVC()).fit(X, y)
-    with pytest.raises(ValueError, match=r"'knnimputer' \(KNNImputer\) holds rows of its fit"):
+    with pytest.raises(ValueError, match=r"'knnimputer' \(KNNImputer\) holds training rows"):
         squaresvm.forget(pipeline, [3])
     assert pipeline[-1].ids_.size == 40
     mapped = make_pipeline(Nystrom(10, random_state=0), LSSVC(kernel="linear")).fit(X, y)

@@ -1,4 +1,4 @@
-"""Where float64 lacks digits the certificate says how wrong f may be, and warns where that matters."""
+"""Where float64 is too imprecise the certificate says how wrong f may be, and warns where that matters."""
 
 from __future__ import annotations
 

@@ -148,8 +148,11 @@ class TestCsv:
             ("\n \n", "is empty"),
             ("a,b\n", "holds a header and no rows"),
             ("a\n1\n", "line 1: names one column only"),
-            ("1,2\n3,4\n", "line 1: looks like a row and not like names, for it holds the number '1'"),
-            ("a,1.5\n3,4\n", "line 1: looks like a row and not like names, for it holds the number '1.5'"),
+            ("1,2\n3,4\n", "line 1: looks like a row and not like names, because it holds the number '1'"),
+            (
+                "a,1.5\n3,4\n",
+                "line 1: looks like a row and not like names, because it holds the number '1.5'",
+            ),
             ("a,a\n3,4\n", "line 1: two columns have the name 'a': rename one of them"),
             ("a,b\n3,4\n5\n", "line 3: has 1 cell, and the first line names 2 columns; remove lines above"),
             ('a,b\n3,4\n"5,6\n', "line 3: is not CSV"),
@@ -222,7 +225,7 @@ class TestParquet:
     def test_text_that_is_none(self, tmp_path):
         strange = pyarrow.array([b"a", b"\xf0"]).cast(pyarrow.string(), safe=False)
         path = self.table(tmp_path, a=[1, 2], b=strange)
-        with pytest.raises(TableError, match="column 'b' holds what is no text in UTF-8"):
+        with pytest.raises(TableError, match="column 'b' holds text that is not UTF-8"):
             read(path)
 
     def test_what_cannot_be_used(self, tmp_path):
@@ -281,8 +284,8 @@ class TestPreparation:
             (CSV, {"label": "label", "weight": "x"}, "there is no weight column 'x'"),
             (CSV, {"label": "label", "drop": ["x"]}, "there is no column 'x'"),
             (CSV, {"label": "label", "drop": ["age", "town"]}, "no column beside the label"),
-            ("a,l\n1,x\nb,y\n", {"label": "l"}, "line 3: column 'a' is mixed: 'b' is no number"),
-            ("a,l\nb,x\n1,y\n", {"label": "l"}, "line 2: column 'a' is mixed: 'b' is no number"),
+            ("a,l\n1,x\nb,y\n", {"label": "l"}, "line 3: column 'a' is mixed: 'b' is not a number"),
+            ("a,l\nb,x\n1,y\n", {"label": "l"}, "line 2: column 'a' is mixed: 'b' is not a number"),
             ("a,l\n1,x\ninf,y\n", {"label": "l"}, "line 3: column 'a' holds 'inf', which is not finite"),
             ("a,l\n1e308,x\n-1e308,y\n", {"label": "l"}, "column 'a' holds numbers too large"),
             ("a,l\n,x\n,y\n", {"label": "l"}, "no column beside the label to learn from"),

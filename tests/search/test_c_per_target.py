@@ -160,9 +160,9 @@ def test_one_target_has_one_C():
     ("parameters", "message"),
     [
         ({"C_per_target": "yes"}, "C_per_target must be"),
-        ({"scoring": "evidence"}, "evidence' is of all targets together"),
+        ({"scoring": "evidence"}, "evidence' is for all targets together"),
         ({"refine": 1}, "refine goes on from one best cell"),
-        ({"robust": 1}, "robust weights are of all targets together"),
+        ({"robust": 1}, "robust weights are for all targets together"),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -251,7 +251,7 @@ class TestBadInput:
     def test_folds_of_all_rows(self):
         X, y = rows()
         model = RLSSVCCV(Cs=[1.0], gammas=[0.1], cv=list(KFold(3).split(X))).fit(X, y)
-        with pytest.raises(ValueError, match="give cv as a number or a splitter"):
+        with pytest.raises(ValueError, match="cv must be a number or a splitter"):
             model.honest_score_.hex()
         assert model.best_score_ > 0
 
@@ -262,18 +262,18 @@ class TestBadInput:
             ({"Cs": []}, "Cs is empty"),
             ({"gammas": [-1.0]}, "gammas"),
             ({"kernel": "linear", "gammas": [1.0]}, "has no gamma"),
-            ({"scoring": "evidence"}, "is for values"),
+            ({"scoring": "evidence"}, "is for regression"),
             ({"scoring": "neg_log_loss", "Cs": [1.0], "gammas": [1.0]}, "needs probabilities"),
         ):
             with pytest.raises(ValueError, match=message):
                 search(**options).fit(X, y)
-        with pytest.raises(ValueError, match="has one row of positive weight"):
+        with pytest.raises(ValueError, match="has only one row of positive weight"):
             search().fit(X[:3], ["a", "b", "b"])
 
     def test_a_class_of_two_rows_has_no_honest_score(self):
         X, _ = rows()
         model = RLSSVCCV(Cs=[1.0], gammas=[0.1]).fit(X, np.r_[1, 1, np.zeros(28)])
-        with pytest.raises(ValueError, match=r"class 1\.0 has one row of positive weight"):
+        with pytest.raises(ValueError, match=r"class 1\.0 has only one row of positive weight"):
             model.honest_score_.hex()
 
 

@@ -197,15 +197,13 @@ class TestScoring:
     def test_scorers_of_probabilities_are_refused(self, scoring):
         X, y = rows()
         model = LSSVCCV(scoring=scoring)
-        with pytest.raises(ValueError, match=r"needs probabilities, and those are calibrated on the very"):
+        with pytest.raises(ValueError, match=r"needs probabilities, which are calibrated on the same"):
             model.fit(X, y)
         assert not hasattr(model, "_state")
 
     def test_scorers_see_all_rows_or_none(self):
         X, y = rows()
-        with pytest.raises(
-            ValueError, match="for the 11 rows that are judged, all of them; the scorer asked for 3"
-        ):
+        with pytest.raises(ValueError, match="for all 11 judged rows together, and the scorer asked for 3"):
             LSSVCCV(scoring=lambda model, X, y: (model.predict(X[:3]) == y[:3]).mean()).fit(X, y)
 
 
@@ -359,9 +357,9 @@ class TestRefused:
         X, y = rows()
         y = y.astype(object)
         y[3] = "alone"
-        with pytest.raises(ValueError, match="class 'alone' has one row of positive weight"):
+        with pytest.raises(ValueError, match="class 'alone' has only one row of positive weight"):
             LSSVCCV().fit(X, y)
-        with pytest.raises(ValueError, match="class 'yes' has one row"):
+        with pytest.raises(ValueError, match="class 'yes' has only one row"):
             LSSVCCV().fit(X[:3], ["no", "no", "yes"])
 
     def test_one_row(self):

@@ -135,7 +135,7 @@ class TestBadInput:
 
     def test_evidence(self):
         X, y = rows("binary")
-        with pytest.raises(ValueError, match="is for values"):
+        with pytest.raises(ValueError, match="is for regression"):
             LSSVCCV(scoring="evidence").fit(X, y)
         with pytest.raises(ValueError, match="leaves no rows out"):
             LSSVRCV(scoring="evidence", cv=3).fit(*rows("regression"))

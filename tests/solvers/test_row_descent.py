@@ -144,7 +144,7 @@ def test_learning_and_forgetting_go_on_and_end_at_the_certificate(make, tmp_path
     receipt = model.forget([3, 17, 100, 170])
     assert receipt.residual <= 1e-9
     assert model.solver_ == solver
-    assert "go on from the multipliers held" in model.solver_reason_
+    assert "continues from the multipliers held" in model.solver_reason_
     rest = np.setdiff1d(np.arange(200), [3, 17, 100, 170])
     fresh = make(kernel="linear", tol=1e-9, C=3.0).fit(X[rest], y[rest], sample_weight=weights[rest])
     np.testing.assert_allclose(model.decision_function(X), fresh.decision_function(X), atol=1e-6)
@@ -254,7 +254,7 @@ class TestChoice:
     def test_wide_sparse_rows_go_by_updates(self, loss, C):
         solver, reason = choose(self.problem(6000, 20_000, C, loss), "auto")
         assert solver.name == ("2smo" if loss is Loss.SQUARED else "sesquismo")
-        assert "carry w" in reason
+        assert "maintains w" in reason
         assert "20000 columns for 6000 rows" in reason
 
     def test_narrow_rows_go_by_newton_unless_a_few_sweeps_do(self):

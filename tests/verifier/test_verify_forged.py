@@ -174,7 +174,7 @@ def test_coefficients_of_a_proximal_svm_that_are_not_those_of_its_multipliers(fi
     header, arrays = parts(files["Proximal rbf"])
     arrays["expansion"][7, 0] *= 1.0 + 1e-8  # What loading lets pass.
     verdict = caught(files["Proximal rbf"], header, arrays)
-    assert "the coefficient that row 7 decides by" in verdict.faults[0]
+    assert "the coefficient of row 7 in f" in verdict.faults[0]
 
 
 def test_a_multiplier_of_one_pair(tmp_path):

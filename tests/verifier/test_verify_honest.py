@@ -163,7 +163,7 @@ def test_a_file_without_a_certificate_is_of_an_earlier_version(tmp_path):
     assert header.pop("certificate")["status"] == "converged"
     assert not all_true(path).notes
     path.write_bytes(sealed(header, body))
-    assert "came without a certificate" in all_true(path).notes[0]
+    assert "has no stored certificate" in all_true(path).notes[0]
 
 
 def test_rows_that_are_shown_are_those_held(tmp_path):

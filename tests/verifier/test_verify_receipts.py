@@ -60,7 +60,7 @@ def test_receipts_are_printed_kept_and_compared(path, tmp_path):
     assert "that was given is edited" in run("verify", path, "--receipts", kept, code=1).stdout
     kept.write_text("{}\n")
     line = run("verify", path, "--receipts", kept, code=2).stderr
-    assert f"{kept}: line 1: it is no receipt" in line
+    assert f"{kept}: line 1: it is not a receipt" in line
     kept.write_text("")
     assert "holds no receipts" in run("verify", path, "--receipts", kept, code=2).stderr
 

@@ -163,7 +163,7 @@ def _fetch(name: str, origin: Origin, folder: Path, base: str) -> None:
     """Write a file, once it was found right, and have it listed: whoever reads it later checks it again."""
     schema = None
     if origin.unfetchable is not None:
-        raise FetchError(f"not to be fetched: {origin.unfetchable}")
+        raise FetchError(f"cannot be fetched: {origin.unfetchable}")
     if origin.openml is not None:
         content, schema = _openml(origin)
     else:
@@ -195,7 +195,7 @@ def _page(address: str) -> bytes:
         lines = [line.split() for line in body.decode("ascii").splitlines()]
         kept = [" ".join([f"{float(label):+g}", *cells]) for label, *cells in lines]
     except ValueError:
-        raise FetchError(f"{address}: is no LIBSVM text") from None
+        raise FetchError(f"{address}: is not LIBSVM text") from None
     return "".join(f"{line}\n" for line in kept).encode("ascii")
 
 
@@ -224,7 +224,7 @@ def _download(address: str) -> bytes:
         response: Any = error.response
         raise FetchError(f"{address}: HTTP {response.status_code} {response.reason}") from None
     except requests.exceptions.ChunkedEncodingError as error:
-        raise FetchError(f"{address}: the download was cut ({_words(error)})") from None
+        raise FetchError(f"{address}: the download was interrupted ({_words(error)})") from None
     except requests.RequestException as error:
         raise _UnreachableError(f"no connection to {address.rpartition('/')[0]} ({_words(error)})") from None
     return body.getvalue()
@@ -235,9 +235,9 @@ def _unpacked(body: bytes, address: str) -> bytes:
         with bz2.open(io.BytesIO(body)) as file:
             text = file.read(_MAX_BYTES + 1)
     except EOFError:
-        raise FetchError(f"{address}: the packed file was cut") from None
+        raise FetchError(f"{address}: the compressed file is incomplete") from None
     except OSError:
-        raise FetchError(f"{address}: is not packed with bzip2") from None
+        raise FetchError(f"{address}: is not compressed with bzip2") from None
     if len(text) > _MAX_BYTES:
         raise FetchError(f"{address}: has more than {_MAX_BYTES} bytes")
     return text
@@ -265,7 +265,7 @@ def _add_schema(folder: Path, name: str, schema: dict[str, Any]) -> None:
     try:
         sets = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError:
-        raise FetchError("the folder's SCHEMA.json is no JSON") from None
+        raise FetchError("the folder's SCHEMA.json is not JSON") from None
     sets[name.split(".")[0]] = schema
     with replacing(path) as file:
         file.write(json.dumps(sets, indent=1).encode("utf-8"))

@@ -120,7 +120,7 @@ def read_results(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ResultsError(f"{path}: is no JSON ({error})") from None
+        raise ResultsError(f"{path}: is not JSON ({error})") from None
     is_ours = isinstance(found, dict) and found.get("format") == FORMAT and "mode" in found
     if not is_ours or not isinstance(found.get("tables"), dict):
         raise ResultsError(f"{path}: holds no results of `squaresvm bench` in format {FORMAT}")

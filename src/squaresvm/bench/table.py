@@ -374,7 +374,9 @@ def _printed(paper: Mapping[str, Any], number: int | None, where: str) -> dict[s
     found = {}
     for key, value in paper.items():
         if key.removesuffix("_std") not in MEASURES:
-            raise TableFileError(f"{where}: {key!r} of 'paper' is no measure; they are {', '.join(MEASURES)}")
+            raise TableFileError(
+                f"{where}: {key!r} of 'paper' is not a measure; they are {', '.join(MEASURES)}"
+            )
         if isinstance(value, Sequence) and not isinstance(value, str) and number is not None:
             if number >= len(value):
                 raise TableFileError(f"{where}: {key!r} of 'paper' has {len(value)} values, 'vary' has more")
@@ -387,7 +389,7 @@ def _printed(paper: Mapping[str, Any], number: int | None, where: str) -> dict[s
 
 def _tolerance(key: str, given: Any) -> Tolerance:
     if key not in MEASURES:
-        raise TableFileError(f"tolerance: {key!r} is no measure; they are {', '.join(MEASURES)}")
+        raise TableFileError(f"tolerance: {key!r} is not a measure; they are {', '.join(MEASURES)}")
     if not isinstance(given, dict):
         raise TableFileError(f"tolerance.{key}: must be a table; got {given!r}")
     _known(given, {"points", "percent", "deviations", "most"}, f"tolerance.{key}")

@@ -38,7 +38,7 @@ __all__ = ["app", "bench", "versions"]
 app = typer.Typer(
     name="squaresvm",
     cls=Commands,
-    help="Squared-loss support vector machines that learn, forget and prove it.",
+    help="Support vector machines with a squared loss: exact learning, forgetting and verification.",
     epilog="Exit codes: 0 done, 1 not converged (verify: something is false), 2 bad usage or bad input, "
     "3 the result could not be printed, 130 interrupted.",
     add_completion=True,
@@ -65,7 +65,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Squared-loss support vector machines that learn, forget and prove it."""
+    """Support vector machines with a squared loss: exact learning, forgetting and verification."""
 
 
 def demo(
@@ -213,7 +213,7 @@ def bench(
         Path | None, typer.Option("--data", help="Folder of data sets.", show_default="made data only")
     ] = None,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Fetch what the folder has not, from OpenML and the LIBSVM pages.")
+        bool, typer.Option("--fetch", help="Fetch missing files from OpenML and the LIBSVM pages.")
     ] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of results.")] = Path(
         "bench-results"
@@ -221,7 +221,9 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, without long rows.")] = False,
     compare: Annotated[
         Path | None,
-        typer.Option(help="Results of an earlier run: say what became worse.", show_default="no comparison"),
+        typer.Option(
+            help="Results of an earlier run, to report what became worse.", show_default="no comparison"
+        ),
     ] = None,
     names: Annotated[bool, typer.Option("--list", help="List the tables and end.")] = False,
     as_json: AsJson = False,

@@ -40,14 +40,14 @@ def evaluate(
         str | None, typer.Option(help="Column of labels.", show_default="that of the training")
     ] = None,
     coverage: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="Of the intervals of a regression.")
+        float, typer.Option(min=0.01, max=0.99, help="Coverage of the intervals of a regression.")
     ] = 0.9,
     encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a model by rows with labels, each figure beside what guessing would give.
+    """Judge a model by rows with labels, each figure with the value that guessing would give.
 
-    The rows should be new to the model: figures of rows that it was trained on flatter it.
+    The rows should be new to the model: figures of rows that it was trained on are too optimistic.
     """
     printer = Printer(as_json)
     if html is not None:
@@ -60,7 +60,7 @@ def evaluate(
     if held := _held(asked):
         printer.note(
             f"{data}: {held} of {counted(y.shape[0], 'row')} have ids that the model holds; figures of rows "
-            "that it was trained on are too good"
+            "that it was trained on are too optimistic"
         )
     try:
         with printer.working(f"Predicting {counted(y.shape[0], 'row')}"):
@@ -154,7 +154,7 @@ def _confusion_lines(facts: dict[str, Any]) -> list[str]:
 def _page(facts: dict[str, Any], model_path: Path, data: Path) -> Facts:
     figures: list[Figure] = facts["figures"]
     lines = [(figure.name, _with_error(figure), _guess(figure)) for figure in figures]
-    text = "Each with its standard error, beside what guessing would give."
+    text = "Each with its standard error and the value that guessing would give."
     main = figures[0]
     words = against_guessing(figures) or f"The {main.name} is better than {main.guess}."
     return Facts(
@@ -163,7 +163,7 @@ def _page(facts: dict[str, Any], model_path: Path, data: Path) -> Facts:
         figures=[(rounded(figure.value), f"{figure.name}; {_guess(figure)}") for figure in figures[:4]],
         pictures=facts["pictures"],
         calibration=facts["calibration"],
-        calibration_text="Rows grouped by the probability that they got. On the line, probabilities hold.",
+        calibration_text="Rows grouped by predicted probability. On the line, probabilities are right.",
         tables=[TableOfRows("Figures", text, ("figure", "value", "guess"), lines)],
     )
 

@@ -41,7 +41,7 @@ def explain(
     encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take the decision value of one row apart, exactly, and say which columns matter for all.
+    """Decompose the decision value of one row, exactly, and say which columns matter for all.
 
     A linear model: what each column adds. Other kernels: what each training row adds, its coefficient times
     its kernel value with the row. Where DATA has labels, also the permutation importance of each column: by

@@ -152,7 +152,7 @@ def say_plan(printer: Printer, plans: Sequence[ColumnPlan], data: Path, shape: t
         note = f"; {plan.note}" if plan.note else ""
         printer.say(f"{plan.name:<{width}}  {plan.kind:<9} {plan.detail}{gaps}{note}".rstrip())
     made = f"{counted(int(rows), 'row')} of {counted(int(columns), 'column')} of numbers"
-    printer.say(f"{data}: {made} would be trained on; nothing was.")
+    printer.say(f"{data}: {made} would be trained on; no model was fitted.")
     printer.result({"rows": rows, "columns": columns, "plan": [asdict(plan) for plan in plans]})
 
 

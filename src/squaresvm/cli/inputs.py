@@ -66,7 +66,7 @@ def open_model(path: Path, *, needs_rows: bool = True) -> Any:
         raise BadInputError(f"{path}: holds a {type(model).__name__}: use it from Python")
     if needs_rows and not model._state.holds_rows:
         raise BadInputError(
-            f"{path}: holds a model fitted from a stream, which keeps no rows: it can predict, and the rest "
+            f"{path}: holds a model fitted from a stream, which keeps no rows: it can predict, all else "
             "is done from Python"
         )
     return model
@@ -159,7 +159,9 @@ def new_rows(
         return _wide_enough(model, X.shape[1]), Data(X, _labels_for(table, None, model))
     assert preparation is not None
     if Record.of(model).preparation is None:
-        raise BadInputError(f"{path}: the model comes from Python, and so must the rows that it learns")
+        raise BadInputError(
+            f"{path}: the model was made in Python, without column names: call its learn there"
+        )
     labels, notes = table.column(preparation.label, "label column"), list[str]()
     if skip_unlabelled:
         table = _without(table, labels.missing, "without a label", notes)
@@ -245,7 +247,7 @@ def _last_column(table: Table, model: Any) -> str:
     if "label" in rest:
         return "label"
     if len(rest) != 1:
-        raise BadInputError(f"{table.path}: say by --label which column has the labels")
+        raise BadInputError(f"{table.path}: --label must say which column has the labels")
     return rest[0]
 
 

@@ -67,11 +67,13 @@ def inspect(
         Path | None,
         typer.Option("--html", help="Write one self-contained page there.", show_default="no page"),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Rows to name at most.")] = 8,
+    rows: Annotated[int, typer.Option(min=1, help="Largest number of rows to name.")] = 8,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", help="Rows with labels: name training rows that hurt on them.", show_default="none"
+            "--data",
+            help="Rows with labels: name training rows that lower the score on them.",
+            show_default="none",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -201,7 +203,9 @@ def _grid(table: TableOfRows) -> Grid:
 def _hurting_table(model: Any, hurting: Hurting) -> TableOfRows:
     kind = "accuracy" if hasattr(model, "classes_") else "R2"
     heading = f"Rows that hurt on {hurting.data.name}" + ("" if hurting.rows else ": none")
-    text = f"Without the row, the {kind} on these rows would be larger by so much; it is {hurting.score:.4f}."
+    text = (
+        f"Without the row, the {kind} on these rows would be larger by this much; it is {hurting.score:.4f}."
+    )
     lines = [(row["id"], row["label"], f"{row['change']:+.4g}") for row in hurting.rows]
     return TableOfRows(heading, text, ("id", "label", f"change of {kind} without the row"), lines)
 

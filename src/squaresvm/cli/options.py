@@ -40,16 +40,16 @@ __all__ = [
 
 Drop = Annotated[
     list[str] | None,
-    typer.Option("--drop", "--ignore", help="Column that is no feature; repeatable.", show_default="none"),
+    typer.Option("--drop", "--ignore", help="Column to leave out; repeatable.", show_default="none"),
 ]
 Category = Annotated[
     list[str] | None,
-    typer.Option("--category", help="Column whose cells are levels; repeatable.", show_default="none"),
+    typer.Option("--category", help="Column to treat as a category; repeatable.", show_default="none"),
 ]
 NumberColumn = Annotated[
     list[str] | None,
     typer.Option(
-        "--number", help="Column of numbers, with whatever unit; repeatable.", show_default="as they look"
+        "--number", help="Column of numbers, with or without a unit; repeatable.", show_default="as they look"
     ),
 ]
 Date = Annotated[
@@ -70,7 +70,7 @@ Thousands = Annotated[
     typer.Option("--thousands", help="Thousands separator: one character.", show_default="as numbers look"),
 ]
 Encoding = Annotated[
-    str | None, typer.Option("--encoding", help="Of a CSV, such as cp1252.", show_default="UTF-8")
+    str | None, typer.Option("--encoding", help="Encoding of a CSV, such as cp1252.", show_default="UTF-8")
 ]
 Header = Annotated[
     bool | None,
@@ -84,7 +84,7 @@ Missing = Annotated[
     str,
     typer.Option(
         "--missing",
-        help="Missing values: 'refuse'; 'mean': numbers the mean, categories no level; 'drop' such rows.",
+        help="Missing values: 'refuse'; 'mean' imputes it, or no level of a category; 'drop' such rows.",
     ),
 ]
 SkipUnlabelled = Annotated[bool, typer.Option("--skip-unlabelled", help="Leave rows without a label out.")]
@@ -165,7 +165,7 @@ def parsed_dates(texts: Sequence[str]) -> dict[str, str]:
 
 # Places for results --------------------------------------------------------------------------------------
 
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 #: Ways to write the standard output as a file.
 _STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -187,7 +187,7 @@ def check_place(path: Path, *inputs: Path) -> None:
         Files that must not be replaced.
     """
     if is_standard_output(path):
-        raise BadInputError(f"{path}: is the standard output, and this must be a file: name one")
+        raise BadInputError(f"{path}: is the standard output, but this must be a file: name one")
     if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
         raise BadInputError(f"{path}: would be replaced by what is made from it: name another file")
     if path.is_dir():
@@ -206,9 +206,9 @@ def check_model_place(path: Path, force: bool, *inputs: Path) -> None:
     if not path.exists():
         return
     if not _starts_with(path, _MODEL):
-        raise BadInputError(f"{path}: is there and is no model, so it is not replaced: name another file")
+        raise BadInputError(f"{path}: exists and is not a model, so it is not replaced: name another file")
     if not force:
-        raise BadInputError(f"{path}: is there already; --force replaces the model")
+        raise BadInputError(f"{path}: exists already; --force replaces the model")
 
 
 def check_result_place(path: Path, force: bool, *inputs: Path) -> None:
@@ -216,7 +216,7 @@ def check_result_place(path: Path, force: bool, *inputs: Path) -> None:
     check_place(path, *inputs)
     _refuse_model(path)
     if path.exists() and not force:
-        raise BadInputError(f"{path}: is there already; --force replaces it")
+        raise BadInputError(f"{path}: exists already; --force replaces it")
 
 
 def check_page_place(path: Path, *inputs: Path) -> None:
@@ -224,12 +224,12 @@ def check_page_place(path: Path, *inputs: Path) -> None:
     check_place(path, *inputs)
     _refuse_model(path)
     if path.exists() and path.stat().st_size and not _starts_with(path, _PAGE):
-        raise BadInputError(f"{path}: is there and is no page, so it is not replaced: name another file")
+        raise BadInputError(f"{path}: exists and is not a page, so it is not replaced: name another file")
 
 
 def _refuse_model(path: Path) -> None:
     if path.exists() and _starts_with(path, _MODEL):
-        raise BadInputError(f"{path}: is a model, and no result replaces one: name another file")
+        raise BadInputError(f"{path}: is a model, which a result never replaces: name another file")
 
 
 def _starts_with(path: Path, start: bytes) -> bool:

@@ -62,7 +62,7 @@ def predict(
         bool, typer.Option("--sets", help="Add which labels each row may have, one column a class, as CSV.")
     ] = False,
     coverage: Annotated[
-        float | None, typer.Option(min=0.01, max=0.99, help="Of the sets.", show_default="0.9")
+        float | None, typer.Option(min=0.01, max=0.99, help="Coverage of the sets.", show_default="0.9")
     ] = None,
     encoding: Encoding = None,
     force: Force = False,
@@ -82,7 +82,7 @@ def predict(
     if sets and not hasattr(model, "predict_set"):
         raise BadInputError(f"{model_path}: holds a {type(model).__name__}, which has no sets of labels")
     if coverage is not None and not sets:
-        raise BadInputError("--coverage is that of --sets; intervals take theirs as --interval 0.9")
+        raise BadInputError("--coverage is for --sets; for intervals give --interval 0.9")
     with printer.working(f"Reading {data}"):
         asked = query_rows(data, model, encoding=encoding)
     model, X, notes = asked.model, asked.X, asked.notes
@@ -220,7 +220,7 @@ def forget(
         typer.Option("--ids-file", help="A file with one id a line, in place of --ids.", show_default=False),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Take the residual of every remaining row for the receipt.")
+        bool, typer.Option("--verify", help="Compute the residual of all remaining rows for the receipt.")
     ] = False,
     factor: Annotated[
         bool, typer.Option("--factor", help="Store the factor: a larger file, whose first request is fast.")
@@ -309,7 +309,7 @@ def _stale(preparation: Preparation | None, model: Any) -> list[str]:
     unfilled = preparation.unfilled_numbers(X)
     kept = {feature.name for feature in preparation.without_unused_levels(X)[0].features}
     return [
-        f"column {name!r}: every row has the mean, which rows that are forgotten have made; "
+        f"column {name!r}: every row has the imputed mean, which forgotten rows have determined; "
         + ("it is not scaled, so the mean stays: train anew" if name in kept else "it is gone from the model")
         for name in unfilled
     ]

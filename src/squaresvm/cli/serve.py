@@ -16,12 +16,14 @@ __all__ = ["serve"]
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Every file *.model in it is served.")],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than this machine need --tokens.")
+        str, typer.Option(help="Address to listen on; any that other machines reach needs --tokens.")
     ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     tokens: Annotated[
         Path | None,
-        typer.Option(help="File of tokens, without which nobody gets an answer.", show_default="no tokens"),
+        typer.Option(
+            help="File of tokens; requests without one of them are refused.", show_default="no tokens"
+        ),
     ] = None,
     add_token: Annotated[
         str | None,
@@ -41,7 +43,7 @@ def serve(
         ),
     ] = None,
     save_seconds: Annotated[
-        float, typer.Option(min=0.1, help="After so many seconds a request is in the model file.")
+        float, typer.Option(min=0.1, help="Seconds within which a request is in the model file.")
     ] = 10.0,
     archive: Annotated[
         Path | None,

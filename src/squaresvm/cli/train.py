@@ -103,14 +103,12 @@ def train(
     kernel: Annotated[KernelName, typer.Option(help="Kernel.")] = KernelName.RBF,
     gamma: Annotated[
         str,
-        typer.Option(
-            "--gamma", "-g", help="Of rbf, poly, sigmoid and laplacian: a number, 'scale' or 'auto'."
-        ),
+        typer.Option("--gamma", "-g", help="Width of the kernel (not linear): a number, 'scale' or 'auto'."),
     ] = "scale",
-    degree: Annotated[int, typer.Option("--degree", "-d", help="Of poly.")] = 3,
-    coef0: Annotated[float, typer.Option("--coef0", "-r", help="Of poly and sigmoid.")] = 0.0,
+    degree: Annotated[int, typer.Option("--degree", "-d", help="Degree of poly.")] = 3,
+    coef0: Annotated[float, typer.Option("--coef0", "-r", help="Constant term of poly and sigmoid.")] = 0.0,
     A: Annotated[
-        float, typer.Option("--A", "-A", help="Penalty on the bias, of relaxed and lagrangian.")
+        float, typer.Option("--A", "-A", help="Penalty on the bias, for relaxed and lagrangian.")
     ] = 1.0,
     solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
     tol: Annotated[
@@ -123,10 +121,13 @@ def train(
         ),
     ] = 1e-6,
     max_iter: Annotated[
-        int | None, typer.Option(help="Iterations at most.", show_default="each solver has its own")
+        int | None, typer.Option(help="Largest number of iterations.", show_default="each solver has its own")
     ] = None,
     class_weight: Annotated[
-        str | None, typer.Option(help="'balanced' weighs all classes alike.", show_default="all rows alike")
+        str | None,
+        typer.Option(
+            help="'balanced' gives all classes the same total weight.", show_default="all rows alike"
+        ),
     ] = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Search C and gamma by exact leave-one-out (lssvc and lssvr).")

@@ -53,14 +53,14 @@ def verify(
         str | None,
         typer.Option(metavar="ID", help="An id that must not be held; prints a proof.", show_default="none"),
     ] = None,
-    memory: Annotated[float, typer.Option(min=1.0, metavar="MB", help="Memory for computing.")] = 256.0,
+    memory: Annotated[float, typer.Option(min=1.0, metavar="MB", help="Memory to use.")] = 256.0,
     as_json: AsJson = False,
 ) -> None:
     """Say what a model claims, what is true, and how far it can be from the optimum of exactly its rows.
 
-    Kernel values, objective, residual and gap are computed anew from their definitions, in twice the digits
-    of float64, by code that shares nothing with what trained the model. Exit code 0: all is true; 1:
-    something that the file claims is false; 2: bad input. The receipts of the model must be a whole chain,
+    Kernel values, objective, residual and gap are computed anew from their definitions, in twice the
+    precision of float64, by code that shares nothing with what trained the model. Exit code 0: all is true;
+    1: something that the file claims is false; 2: bad input. The receipts of the model must be a whole chain,
     and the last one must be of exactly this model and these rows.
     """
     printer = Printer(as_json)
@@ -105,7 +105,7 @@ def receipts(
         typer.Option(
             "--anchor",
             metavar="FILE",
-            help="Add the receipts to FILE, and leave one in the model that stands for them all: so its "
+            help="Move the receipts to FILE, and leave one in the model that commits to all: so the model "
             "file does not grow with every request. Keep FILE.",
             show_default="none",
         ),
@@ -113,8 +113,8 @@ def receipts(
 ) -> None:
     """Print the receipts of a model, the oldest first, one JSON object a line.
 
-    They say what became of the model by each request: rows before and after, residual and on how many rows
-    it was taken, a keyed hash of each id that left, digests of rows and model, and the hash of the receipt
+    They state for each request: rows before and after, residual and from how many rows it was
+    computed, a keyed hash of each removed id, digests of rows and model, and the hash of the receipt
     before. Keep them: `verify --receipts` compares.
     """
     printer = Printer(as_json=False)

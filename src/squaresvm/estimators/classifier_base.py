@@ -109,7 +109,7 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
             unknown = [label for label in self.class_weight if label not in known]
             # A class that was there at fit may have been forgotten since.
             if unknown and not is_refit:
-                raise ValueError(f"class_weight names {unknown[0]!r}, which is no label in y")
+                raise ValueError(f"class_weight names {unknown[0]!r}, which is not a label in y")
             return {label: float(weight) for label, weight in self.class_weight.items() if label in known}
         return balanced(rows.y, rows.weights)
 
@@ -282,7 +282,9 @@ class SquareSVMClassifier(ClassifierMixin, PredictingSets, Updating):
         is_indicator, is_fitted = has_columns(y), self.__sklearn_is_fitted__()
         if classes is not None:
             if is_indicator:
-                raise ValueError("classes is for rows of one label: y says by 0 and 1 which labels there are")
+                raise ValueError(
+                    "classes is for rows of one label each: with several, the columns of y are the labels"
+                )
             check_among(y, classes)
         if is_indicator or is_fitted:
             return (self.learn if is_fitted else self.fit)(X, y, sample_weight, ids)

@@ -169,7 +169,7 @@ class LeavingOut(SquareSVM):
             truth = same_kind(truth, state.classes)
             strange = truth[~np.isin(truth, state.classes)]
             if strange.size:
-                raise ValueError(f"y holds {strange.tolist()[0]!r}, which is no class of the model")
+                raise ValueError(f"y holds {strange.tolist()[0]!r}, which is not a class of the model")
         elif truth.shape[1:] != state.rows.y.shape[1:]:
             raise ValueError(f"the model has targets of shape {state.rows.y.shape}; got {truth.shape}")
         elif is_classifier(self):

@@ -231,7 +231,9 @@ class Proving:
         with REQUESTS:
             evidence = self._evidence()
             if evidence.rows is None:
-                raise ValueError("absence is proved of the rows that a model holds, and this one keeps none")
+                raise ValueError(
+                    "a proof of absence needs a model that holds its rows, and this one keeps none"
+                )
             key = self._sealed_log().key
             tree = evidence.tree(key)
         try:

@@ -57,9 +57,11 @@ class WaitingRows:
     def joined(self, other: WaitingRows) -> WaitingRows:
         """Return these rows and others behind them."""
         if (self.ids is None) != (other.ids is None):
-            raise ValueError("rows that wait have ids of their own, or none: the next must be like them")
+            raise ValueError(
+                "rows of earlier calls have ids, or have none: all calls of partial_fit must agree"
+            )
         if self.names != other.names or self.X.shape[1] != other.X.shape[1]:
-            raise ValueError("rows that wait have other columns than the next")
+            raise ValueError("rows of earlier calls of partial_fit have other columns than these")
         pair = [self.X, other.X]
         mixed = any(sp.issparse(X) for X in pair)
         ids = None if self.ids is None or other.ids is None else self.ids + other.ids

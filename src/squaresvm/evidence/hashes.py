@@ -274,7 +274,7 @@ class AbsenceProof:
         for name in lists:
             whole = whole and isinstance(said[name], list) and all(isinstance(v, str) for v in said[name])
         if not whole or len(said["left"]) != 2 or len(said["right"]) != 2:
-            raise ValueError("it is no proof of absence: it has other fields")
+            raise ValueError("it is not a proof of absence: it has other fields")
         return cls(**{**said, **{name: tuple(said[name]) for name in lists}})
 
 

@@ -189,7 +189,7 @@ class Log:
         """Return a log from JSON; a ValueError where it is none. What it says may be false: see `verify`."""
         key = bytes.fromhex(said["key"])
         if len(key) != KEY_BYTES:
-            raise ValueError("the key of its receipts is no key")
+            raise ValueError("the key of its receipts is not a key")
         if not isinstance(said["receipts"], list):
             raise ValueError("its receipts are no list")
         entries = [Entry(Receipt.from_json(each)) for each in said["receipts"]]

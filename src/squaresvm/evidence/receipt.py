@@ -176,15 +176,15 @@ class Receipt:
         """Return a receipt from JSON; a ValueError where it is none."""
         more = {"before"} if isinstance(said, dict) and said.get("kind") == "anchor" else set()
         if not isinstance(said, dict) or set(said) != {*_SAID, *more}:
-            raise ValueError("it is no receipt: it has other fields")
+            raise ValueError("it is not a receipt: it has other fields")
         for each in fields(cls):
             if each.name in said and not _fits(said[each.name], str(each.type)):
-                raise ValueError(f"it is no receipt: its {each.name} is {str(said[each.name])[:40]!r}")
+                raise ValueError(f"it is not a receipt: its {each.name} is {str(said[each.name])[:40]!r}")
         if said["kind"] not in KINDS:
-            raise ValueError(f"it is no receipt: no request is of the kind {said['kind'][:20]!r}")
+            raise ValueError(f"it is not a receipt: no request is of the kind {said['kind'][:20]!r}")
         kinds = {name: type(value) for name, value in said.get("before", {}).items()}
         if said["kind"] == "anchor" and kinds != {**dict.fromkeys(_COUNTS, int), "since": str}:
-            raise ValueError("it is no receipt: it does not say what it stands for")
+            raise ValueError("it is not a receipt: it does not say what it stands for")
         datetime.fromisoformat(said["time"])
         tuples = {name: tuple(said[name]) for name in ("id_hashes", "kept")}
         residual = math.nan if said["residual"] is None else float(said["residual"])

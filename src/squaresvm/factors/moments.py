@@ -30,7 +30,7 @@ _BLOCK_ROWS = 512
 class Moments:
     """Weighted sums over rows and their targets: all that the squared loss needs of them.
 
-    Around the means, so that large means cost no digits.
+    Around the means, so that large means cost no precision.
 
     Parameters
     ----------

@@ -210,8 +210,8 @@ def _check_unchanged(path: str | os.PathLike[str], origin: tuple[str, str] | Non
         return
     if container.checksum(path) not in (None, origin[1]):
         raise ValueError(
-            f"{path}: somebody else has changed this file since the model was loaded from it or saved to it, "
-            "and rows that they have forgotten would be back: load it again, within squaresvm.locked, or "
+            f"{path}: another process has changed this file since the model was loaded from it or saved to "
+            "it, and rows that it forgot would come back: load it again, within squaresvm.locked, or "
             "save with overwrite=True"
         )
 

@@ -170,7 +170,7 @@ class Front:
                 continue
             if type(step).__name__ in _HOLD_ROWS:
                 raise ValueError(
-                    f"step {path!r} ({type(step).__name__}) holds rows of its fit and cannot forget any: "
+                    f"step {path!r} ({type(step).__name__}) holds training rows and cannot forget them: "
                     "nothing was forgotten. Fit the pipeline anew without these rows"
                 )
             if isinstance(step, Nystrom):
@@ -181,15 +181,15 @@ def _check_landmarks(path: str, step: Nystrom, model: Any, ids: Iterable[Hashabl
     rows = getattr(getattr(model, "_state", None), "rows", None)
     if rows is None or rows.ids.arrivals is None:
         raise ValueError(
-            f"step {path!r} (Nystrom) holds rows as landmarks, and beside ids of your own nothing says "
+            f"step {path!r} (Nystrom) holds rows as landmarks, and with ids of your own it is unknown "
             "which: nothing was forgotten. Fit the pipeline anew without these rows"
         )
     landmarks = set(step.landmark_indices_.tolist())
     found = next((name for name in ids if name in landmarks), None)
     if found is not None:
         raise ValueError(
-            f"row {found!r} is a landmark of step {path!r} (Nystrom), from which all features come: "
-            "nothing was forgotten. Give the rows that the model holds as rows, or fit the pipeline anew "
+            f"row {found!r} is a landmark of step {path!r} (Nystrom), from which all features are computed: "
+            "nothing was forgotten. Pass the rows that the model holds as rows=, or fit the pipeline anew "
             "without it"
         )
 
@@ -288,7 +288,7 @@ def decode_front(header: dict[str, Any], arrays: Arrays) -> Front | None:
             name.removeprefix(_NYSTROM): part for name, part in arrays.items() if name.startswith(_NYSTROM)
         }
         if features["estimator"] != "Nystrom":
-            raise ValueError("a step of its pipeline is no map to features")
+            raise ValueError("a step of its pipeline does not return features")
         step = decode_kind(features, parts)
         pipeline.steps = [
             (name, step if name == features["step"] else other) for name, other in pipeline.steps

@@ -26,7 +26,7 @@ def _forget_landmarks(
     """Drop landmarks of the step before a model, and have the model follow: fitted to the other features."""
     if not isinstance(model, Updating) or model._holding("landmarks").rows.ids.arrivals is None:
         raise ValueError(
-            "landmarks leave a single model whose rows have arrival numbers: nothing was forgotten. Fit the "
+            "landmarks can be forgotten only where the rows of one model have arrival numbers. Fit the "
             "pipeline anew without these rows"
         )
     with REQUESTS:

@@ -108,7 +108,7 @@ class History:
     def from_json(cls, lines: Any) -> History:
         """Return the history from JSON; a ValueError where it is none."""
         if not isinstance(lines, list):
-            raise ValueError("its history is no list")
+            raise ValueError("its history is not a list")
         return cls(tuple(_event(line) for line in lines))
 
 

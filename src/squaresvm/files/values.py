@@ -239,7 +239,7 @@ def _mapping(pairs: Any) -> dict[Hashable, float]:
 def number(value: Any, what: str) -> float:
     """Return a finite number as a float; a ValueError where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{what} is no number")
+        raise ValueError(f"{what} is not a number")
     found = float(value)
     if not np.isfinite(found):
         raise ValueError(f"{what} is out of range")

@@ -117,7 +117,7 @@ class InverseByProducts:
         if worst > 2.0 * accuracy:
             warnings.warn(
                 f"leave-one-out values are only known to {worst:.1e} of y - f: conjugate gradients ended "
-                f"after {_PRODUCTS} products, or rounding left no more; a smaller C needs fewer",
+                f"after {_PRODUCTS} products, or at the limit of rounding; a smaller C needs fewer products",
                 ConvergenceWarning,
                 stacklevel=2,
             )

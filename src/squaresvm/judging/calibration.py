@@ -1,4 +1,4 @@
-"""Probabilities and intervals from models without each row: no refit, no rows held back.
+"""Probabilities and intervals from models without each row: no refit, no held-out rows.
 
 The value that counts for class k is its lead over the best of the others, g_k = f_k - max_{j != k} f_j
 (for two classes g = f and -f): positive for the class that is predicted, negative for the others. A map

@@ -1,6 +1,6 @@
 """Figures of predictions, each with its standard error and beside what guessing would give.
 
-Accuracy stands beside the share of the largest class, the squared error of values beside their variance. Rows
+Accuracy is given with the share of the largest class, the squared error of values with their variance. Rows
 count by their weights. Standard errors of shares, such as the accuracy, are those of `shares`; all others are
 those of a weighted mean over independent rows.
 """

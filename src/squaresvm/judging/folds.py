@@ -117,13 +117,15 @@ class Folds:
         for name, rows in zip(self.names, self.rows, strict=True):
             own = rows[counted[rows]]
             if own.size == total.sum():
-                raise ValueError(f"{name} takes all rows of positive weight: nothing is left to learn from")
+                raise ValueError(
+                    f"{name} contains all rows of positive weight: no rows would be left to train on"
+                )
             taken = np.bincount(codes[own], minlength=len(labels))
             (whole,) = np.nonzero((taken == total) & (total > 0))
             if whole.size:
                 raise ValueError(
-                    f"{name} takes all rows of class {labels[whole[0]]!r}, and without them no model would "
-                    "know that class: choose folds that leave rows of every class"
+                    f"{name} takes all rows of class {labels[whole[0]]!r}, so a model without them could not "
+                    "predict that class: choose folds that leave rows of every class"
                 )
 
     def within(self, held: IntArray, count: int) -> list[IntArray]:
@@ -168,6 +170,6 @@ def _group_codes(groups: Any, count: int) -> tuple[IntArray, tuple[Any, ...]]:
     except TypeError:  # Of several kinds, or not to be ordered: in the order in which they come.
         known = list(dict.fromkeys(values))
     if len(known) < 2:
-        raise ValueError("groups puts all rows into one group: nothing would be left without it")
+        raise ValueError("groups puts all rows into one group: no rows would be left to train on")
     number = {value: code for code, value in enumerate(known)}
     return np.array([number[value] for value in values], dtype=np.intp), tuple(known)

@@ -37,7 +37,7 @@ __all__ = ["FOLDS", "LeftOut", "column_starts", "left_out", "reach", "values_by_
 
 #: Folds that probabilities of wide sparse rows are calibrated on, and residual that is good enough for that.
 FOLDS, _ROUGHLY = 10, 1e-4
-#: Loss of digits by subtraction of sums from which on they are taken anew.
+#: Loss of precision by subtraction of sums from which on they are computed anew.
 _LOST = 1e3
 
 #: What the model without some rows says of the probes it was made for, of shape (probes, k).

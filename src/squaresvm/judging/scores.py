@@ -134,8 +134,8 @@ class _Outputs(BaseEstimator):
     def _of(self, X: Any) -> FloatArray:
         if X.shape[0] != self.values.shape[0]:
             raise ValueError(
-                f"leave-one-out values exist for the {self.values.shape[0]} rows that are judged, all of "
-                f"them; the scorer asked for {X.shape[0]} rows"
+                f"leave-one-out values exist for all {self.values.shape[0]} judged rows together, and the "
+                f"scorer asked for {X.shape[0]} rows: give a scorer that predicts all rows at once"
             )
         return self.values
 
@@ -166,8 +166,8 @@ class _Classifier(ClassifierMixin, _Outputs):
 
     def predict_proba(self, X: Any) -> FloatArray:
         raise ValueError(
-            "this scorer needs probabilities, and those are calibrated on the very leave-one-out values that "
-            "it would judge: choose one of labels or decision values, such as 'accuracy', 'f1' or 'roc_auc'"
+            "this scorer needs probabilities, which are calibrated on the same leave-one-out values that it "
+            "would score: choose one that takes labels or decision values, such as 'accuracy' or 'roc_auc'"
         )
 
 
@@ -236,8 +236,8 @@ def _log_volume(problem: Problem) -> float:
     if Z is not None:
         if is_large(Z):
             raise ValueError(
-                "log_marginal_likelihood needs the determinant of m x m or n x n numbers, which are not "
-                f"formed for sparse rows of shape {Z.shape}: take fewer rows, or columns"
+                "log_marginal_likelihood needs the determinant of an m x m or n x n matrix, which is not "
+                f"formed for sparse rows of shape {Z.shape}: use fewer rows or columns"
             )
         # |H| = |I + Z'CZ| / prod C_i, and the border makes it the Hessian of w and b.
         factor = MomentsFactor(Moments.of(Z, problem.costs, problem.targets), problem.bias)

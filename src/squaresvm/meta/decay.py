@@ -74,7 +74,7 @@ def check_decay(estimator: Any) -> None:
     if isinstance(robust, int) and robust == 0:
         return
     raise ValueError(
-        "half_life and robust both change the weights of rows, and robust ones are taken once, at fit: "
+        "half_life and robust both change the weights of rows, and robust weights are computed once, at fit: "
         "choose one of them"
     )
 

@@ -132,7 +132,7 @@ def _check(state: State, budget: int, share: float) -> None:
     if state.settings.loss != Loss.SQUARED or state.settings.proximal:
         raise ValueError(
             "pruning is for models with squared loss whose multipliers are their coefficients, as of LSSVC: "
-            "the squared hinge has sparse multipliers of its own, and the rows of ProximalSVC are its kernel"
+            "the squared hinge is sparse already, and in ProximalSVC every row is part of the kernel"
         )
     check_integer("budget", budget, 1)
     if not isinstance(share, float) or not 0.0 < share < 1.0:

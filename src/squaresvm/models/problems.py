@@ -159,7 +159,7 @@ def gathered_rows(source: DaskSource) -> tuple[Matrix, np.ndarray[Any, Any], Flo
     if needed > free:
         raise MemoryError(
             f"a kernel model keeps its rows, which take up to {needed / 2**30:.1f} GB, and "
-            f"{free / 2**30:.1f} GB are free: put Nystrom features in front, whose models keep none"
+            f"{free / 2**30:.1f} GB are free: use Nystrom features and a linear model, which keeps no rows"
         )
     blocks = list(source.map(_itself))
     parts = [block.X for block in blocks]

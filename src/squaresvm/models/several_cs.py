@@ -124,8 +124,8 @@ class SeveralCs(State):
     def problem(self) -> Problem:
         """There is none: a ValueError says so."""
         raise ValueError(
-            "targets with C of their own are several problems, and this asks for one: fit with "
-            "C_per_target=False, or each target by itself"
+            "targets with different C are separate problems, and this is defined for one only: fit with "
+            "C_per_target=False, or a model for each target"
         )
 
     @property

@@ -136,8 +136,8 @@ class State(Model):
             struck = self.solution.primal is not None and self.rows.may_be_erased
             if self.settings.kernel is None or struck:
                 raise SupersededError(
-                    "a later request has replaced this model, and what it would need has left with the rows "
-                    "that were forgotten: ask the model as it is now, or take a copy before the request"
+                    "a later request has replaced this model, and what this needs was removed with the rows "
+                    "that were forgotten: use the current model, or copy a model before the request"
                 )
             known.own_problem = known.problem if linear else self._make_problem(None)
         assert known.own_problem is not None

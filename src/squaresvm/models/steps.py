@@ -169,7 +169,7 @@ class MultiplierStep(Step):
     updates that carry w.
     """
 
-    _how = ", linear: updates that carry w go on from the multipliers held"
+    _how = ", linear: coordinate descent that maintains w continues from the multipliers held"
 
     def __init__(self, state: State, problem: Problem) -> None:
         super().__init__(state, problem)

@@ -224,7 +224,7 @@ def _with_steps(onnx: Any, graph: Any, steps: list[tuple[str, Any]], example: An
         onnx.checker.check_model(merged, full_check=True)
     except (ValueError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ValueError(
-            f"what skl2onnx makes of the steps {_named(steps)} is no valid graph in this type "
+            f"skl2onnx made an invalid graph of the steps {_named(steps)} with this dtype "
             f"({_shortened(error)}); try dtype='float32'"
         ) from None
     merged.producer_name, merged.producer_version = graph.producer_name, graph.producer_version

@@ -100,7 +100,7 @@ class Tiles:
     kernel : Kernel
     X : array or CSR matrix of shape (m, n)
     dtype : dtype, default=float64
-        Of the values. Where (1) would lose digits in float32, values are computed in float64 and rounded.
+        Of the values. Where (1) would lose precision in float32, values are computed in float64 and rounded.
     """
 
     def __init__(self, kernel: Kernel, X: Matrix, dtype: npt.DTypeLike = np.float64) -> None:
@@ -239,7 +239,7 @@ def _exponentials(block: Values) -> Values:
 
 
 def _exponent_factors(gamma: float, X: Matrix, dtype: np.dtype[Any]) -> tuple[Values | None, Values]:
-    """Return the two factors of (1); None where float32 would lose digits in them."""
+    """Return the two factors of (1); None where float32 would lose precision in them."""
     dense = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     scaled = np.sqrt(2.0 * gamma) * (dense - dense.mean(axis=0))
     half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)

@@ -265,9 +265,7 @@ def predictions(actual: FloatArray, predicted: FloatArray, text: str) -> str:
     shown = _section(
         "Predicted against actual values", answer, _svg("Predicted against actual", 360, drawn + dots)
     )
-    note = (
-        "Actual less predicted value. Residuals that are far from zero, or mostly on one side, need a look."
-    )
+    note = "Actual less predicted value. Look at residuals far from zero, or mostly on one side."
     histogram = _histogram(residual, "residual", "Histogram of residuals", marks_negative=False)
     return shown + _section("Residuals", note, histogram)
 

@@ -62,7 +62,7 @@ class Report:
     is_exact : bool
         Whether that is exact, or of a fixed active set.
     margins : ndarray or None
-        Lead of each row's own label over the others when the row is left out; residuals for regression.
+        Margin of each row by the model without it; residuals for regression.
     brier : float or None
         Brier score of the calibrated leave-one-out probabilities: 0 is best.
     shares : tuple of ndarray or None
@@ -102,7 +102,7 @@ def examine(model: Updating, most: int = 8) -> Report:
     model : estimator
         Fitted.
     most : int, default=8
-        Rows to name at most.
+        Largest number of rows to name.
 
     Returns
     -------

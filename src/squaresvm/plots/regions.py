@@ -126,7 +126,7 @@ class DecisionRegionDisplay:
         if extent.ndim != 2 or extent.shape[1] != 2 or not np.isfinite(extent).all():
             raise ValueError(f"X must be finite and of shape (rows, 2); got shape {extent.shape}")
         if extent.shape[0] == 0:
-            raise ValueError("there are no rows to tell the extent from: give some as X")
+            raise ValueError("there are no rows to take the extent from: give some as X")
         xx0, xx1 = _grid(extent, steps)
         decision = state.decision(np.column_stack([xx0.ravel(), xx1.ravel()]))
         names = getattr(estimator, "feature_names_in_", ("feature 0", "feature 1"))

@@ -202,7 +202,7 @@ def _curve(
 class SupportSpectrumDisplay:
     """The support values ``|beta|`` from the largest to the smallest, a line a class.
 
-    A line that ends early is a sparse model; a steep one rests on few rows, and could be pruned.
+    A line that ends early is a sparse model; a steep one depends on few rows, and could be pruned.
 
     Parameters
     ----------

@@ -208,7 +208,7 @@ def cells_of(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
     try:
         values = column.to_pylist()
     except UnicodeDecodeError:
-        raise TableError(f"{path}: column {name!r} holds what is no text in UTF-8") from None
+        raise TableError(f"{path}: column {name!r} holds text that is not UTF-8") from None
     texts = ((value or "").strip() for value in values)
     return _objects(["" if text in MISSING else text for text in texts])
 

@@ -292,7 +292,7 @@ def _date(table: Table, column: Column, form: str) -> Notation:
     if found is None:
         _check_dates(table, column)
         raise TableError(
-            f"{table.path}: column {column.name!r} holds {cells[0]!r}, in no format of dates that is known; "
+            f"{table.path}: column {column.name!r} holds {cells[0]!r}, which is in no known date format; "
             f"give it by --date '{column.name}=%d/%m/%Y' or the like"
         )
     return found
@@ -304,7 +304,7 @@ def _check_mixed(table: Table, column: Column) -> None:
         return
     raise table.error(
         row,
-        f"column {column.name!r} is mixed: {column.quoted(row)} is no number, others are; "
+        f"column {column.name!r} is mixed: {column.quoted(row)} is not a number, but others are; "
         f"--category {column.name} takes all of them for levels, --drop {column.name} leaves the column out",
     )
 
@@ -376,12 +376,12 @@ def label_question(table: Table, column: Column) -> str | None:
         return (
             f"the label column {column.name!r} holds {len(values)} different numbers in {len(cells)} rows, "
             "which look like values and not like classes: --estimator lssvr learns values, --category "
-            f"{column.name} takes each for a class all the same"
+            f"{column.name} treats each as a class anyway"
         )
     if numbers is None and 2 * len(values) > len(cells):
         return (
             f"the label column {column.name!r} holds {len(values)} different labels in {len(cells)} rows: "
-            f"--label names another column, --category {column.name} takes each for a class all the same"
+            f"--label names another column, --category {column.name} treats each as a class anyway"
         )
     return None
 

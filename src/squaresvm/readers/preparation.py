@@ -346,7 +346,7 @@ def prepared_rows(X: Any, preparation: Preparation, *, new_levels: bool = True) 
         names = ", ".join(feature.name for feature in preparation.features[:6])
         names += ", ..." if len(preparation.features) > 6 else ""
         raise ValueError(
-            "the model was trained on columns of a table, which it scales and codes itself: give a data "
+            "the model was trained on columns of a table, which it scales and encodes itself: give a data "
             f"frame with the columns {names}, not a bare array"
         )
     table = table_of(X)

@@ -187,8 +187,8 @@ def _check_names(path: Path, line: int, record: list[str]) -> None:
         odd = next(iter(numbers), None)
     if odd is not None:
         raise TableError(
-            f"{path}, line {line}: looks like a row and not like names, for it holds the number {odd!r}: "
-            "--no-header calls the columns column_1, column_2, ..., --header takes the line for names"
+            f"{path}, line {line}: looks like a row and not like names, because it holds the number {odd!r}: "
+            "--no-header reads it as a row (columns are column_1, column_2, ...), --header as names"
         )
 
 

@@ -197,7 +197,7 @@ def same_kind(y: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]) -> np.ndar
         converted = y.astype(classes.dtype)
         if not np.array_equal(converted.astype(object), y.astype(object)):
             raise ValueError(
-                f"labels beyond the range of the model's own, {classes.dtype}, cannot be learned"
+                f"labels out of the range of the model's own, {classes.dtype}, cannot be learned"
             )
         return converted
     return y

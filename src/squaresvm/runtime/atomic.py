@@ -94,8 +94,8 @@ def _warn_of_links(target: Path, former: os.stat_result | None) -> None:
     if former is not None and former.st_nlink > 1:
         others = former.st_nlink - 1
         warnings.warn(
-            f"{target} has {others} other name{'s' * (others > 1)} (hard links), which will keep its former "
-            "contents, and so rows that it forgets: delete them",
+            f"{target} has {others} other name{'s' * (others > 1)} (hard links), which keep its former "
+            "contents, including rows that are forgotten in it: delete them",
             UserWarning,
             stacklevel=6,
         )

@@ -225,11 +225,11 @@ class LSSVRCV(LooSearch, LSSVR):
         if not check_flag("C_per_target", self.C_per_target):
             return
         if self._by_evidence:
-            raise ValueError("scoring='evidence' is of all targets together: set C_per_target=False")
+            raise ValueError("scoring='evidence' is for all targets together: set C_per_target=False")
         if self.refine:
             raise ValueError("refine goes on from one best cell: with C_per_target=True it must be 0")
         if Robust.of(self.robust).rounds:
-            raise ValueError("robust weights are of all targets together: set C_per_target=False")
+            raise ValueError("robust weights are for all targets together: set C_per_target=False")
 
     def _by_target(self, y: np.ndarray[Any, Any]) -> bool:
         return self.C_per_target and y.ndim == 2

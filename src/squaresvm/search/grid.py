@@ -329,8 +329,8 @@ class Search:
         failed = [cell for cell, found_there in found.items() if np.isnan(found_there.score)]
         if len(failed) == len(found) and not np.isfinite(results.scores).any():
             raise ValueError(
-                "no value of C and gamma has a score: either the kernel plus diag(1/C) is positive definite "
-                "nowhere on the grid (choose smaller Cs or another kernel), or the scorer returned NaN"
+                "no value of C and gamma has a score: either the kernel plus diag(1/C) is nowhere on "
+                "the grid positive definite (choose smaller Cs or another kernel), or the scorer returned NaN"
             )
         if failed:
             C, gamma = failed[0]

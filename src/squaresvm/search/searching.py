@@ -98,9 +98,9 @@ class LooSearch(RoutedGroups, Updating):
                 raise ValueError(f"kernel={self.kernel!r} has no gamma: leave gammas=None")
         if self._by_evidence:
             if not isinstance(self, LSSVR):
-                raise ValueError("scoring='evidence' is for values: take LSSVRCV, or another scorer")
+                raise ValueError("scoring='evidence' is for regression: choose LSSVRCV or another scorer")
             if self.cv is not None:
-                raise ValueError("scoring='evidence' leaves no rows out: leave cv=None")
+                raise ValueError("scoring='evidence' leaves no rows out: cv must be None")
         else:
             check_scoring(self.scoring)
         check_integer("refine", self.refine, 0)
@@ -243,7 +243,7 @@ class LooSearch(RoutedGroups, Updating):
         self._fitted(attribute)
         if self._search is None:
             raise AttributeError(
-                f"{attribute} was dropped when rows were forgotten, because it was taken from them, too "
+                f"{attribute} was dropped when rows were forgotten, because it depends on them "
                 "(models of C_path never have it); best_params_, C_ and gamma_ are kept, and refit() "
                 "searches anew"
             )
@@ -323,8 +323,8 @@ class LooSearch(RoutedGroups, Updating):
             return None
         if self._groups_held is None or self._groups_held.shape[0] != rows.count:
             raise AttributeError(
-                "honest_score_ needs the groups of all rows held, and those were not kept when rows were "
-                "learned or forgotten, or in a file: fit anew, with groups"
+                "honest_score_ needs the groups of all rows held, and these are not kept when rows are "
+                "learned or forgotten, nor in a file: fit again with groups"
             )
         return self._groups_held[held]
 
@@ -343,8 +343,8 @@ class LooSearch(RoutedGroups, Updating):
             cv = max(2, min(_OUTER_FOLDS, int(parts)))
         elif not isinstance(cv, Integral) and not hasattr(cv, "split"):
             raise ValueError(
-                "honest_score_ searches on parts of the rows, and lists of folds are of all rows: give cv as "
-                "a number or a splitter"
+                "honest_score_ repeats the search on parts of the rows, and lists of folds name all "
+                "rows: cv must be a number or a splitter"
             )
         return Folds.of(cv, groups, X, y, is_classifier=classes is not None)
 
@@ -395,6 +395,6 @@ def _check_rows_to_leave_out(y: np.ndarray[Any, Any], classes: np.ndarray[Any, A
     for label in classes.tolist():
         if np.count_nonzero(y == label) == 1:
             raise ValueError(
-                f"class {label!r} has one row of positive weight, and without it no model would know that "
-                "class: leave-one-out needs two rows a class; add rows, or take the class out"
+                f"class {label!r} has only one row of positive weight, so a model without it could not "
+                "predict that class: leave-one-out needs two rows of each class; add rows, or drop the class"
             )

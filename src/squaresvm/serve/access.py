@@ -105,7 +105,7 @@ def _read(path: Path) -> list[Token]:
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such file: make one with --add-token") from None
     except (ValueError, TypeError, KeyError, LookupError):
-        raise ValueError(f"{path}: is no file of tokens: make one with --add-token") from None
+        raise ValueError(f"{path}: is not a file of tokens: make one with --add-token") from None
     for token in tokens:
         if not isinstance(token.sha256, str) or len(token.sha256) != 64 or not token.roles <= set(ROLES):
             raise ValueError(f"{path}: the token {token.name[:40]!r} has no hash, or roles that are unknown")

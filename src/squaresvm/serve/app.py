@@ -223,7 +223,7 @@ def make_app(settings: Settings) -> Starlette:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return error_response(RequestError(404, "there is nothing here"))
+    return error_response(RequestError(404, "there is no such route"))
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:
@@ -336,5 +336,5 @@ def run(settings: Settings, say: Callable[[str], object]) -> None:
     name = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     say(f"Serving {settings.folder} at http://{name}:{listener.getsockname()[1]}/ (Ctrl-C ends)")
     if not model_files(settings.folder):
-        say("There is no file *.model in it yet: one that comes is served within a second.")
+        say("There is no file *.model in it yet: a new one is served within a second.")
     uvicorn.Server(config).run(sockets=[listener])

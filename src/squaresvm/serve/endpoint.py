@@ -188,7 +188,7 @@ class Gate:
             # Where and what, and not the message: it may quote a row.
             frame = traceback.extract_tb(error.__traceback__)[-1]
             _LOG.error("%s in %s, line %s", type(error).__name__, frame.filename, frame.lineno)
-            return error_response(RequestError(500, "an error of the server, which its log names"))
+            return error_response(RequestError(500, "internal error: see the log of the server"))
         response.headers.update(_HEADERS)
         return response
 
@@ -279,7 +279,7 @@ def body_of(
         sent = json_object(body)
         unknown, known = [name for name in sent if name not in names], ", ".join(names)
         if unknown:
-            raise RequestError(400, f"{unknown[0][:40]!r} is none of what this route takes: {known}")
+            raise RequestError(400, f"{unknown[0][:40]!r} is not a name that this route takes: {known}")
         return sent
     if kind == "text/csv":
         found = csv_request(body, label, id, limits)

@@ -155,7 +155,9 @@ def _tensor(tensor: dict[str, Any], binary: bytes) -> tuple[str, np.ndarray[Any,
     if not isinstance(name, str) or not name:
         raise RequestError(400, "a tensor has no name")
     if datatype not in (*_DTYPES, "BYTES"):
-        raise RequestError(400, f"tensor {name[:40]!r}: the datatype is none of {', '.join(_DTYPES)}, BYTES")
+        raise RequestError(
+            400, f"tensor {name[:40]!r}: the datatype must be one of {', '.join(_DTYPES)}, BYTES"
+        )
     if (
         not isinstance(shape, list)
         or not 1 <= len(shape) <= 2
@@ -226,7 +228,7 @@ def _rows(tensors: dict[str, np.ndarray[Any, Any]], view: View, limits: Limits) 
             raise RequestError(422, "rows must be numbers")
         X = values.astype(np.float64).reshape(count, -1)
         if not np.isfinite(X).all():
-            raise RequestError(422, "rows hold what is not a finite number")
+            raise RequestError(422, "rows hold a value that is not a finite number")
         return view.prepared(X)
     for name, values in tensors.items():
         if values.size != count:
@@ -251,7 +253,7 @@ def _wanted(request: dict[str, Any], view: View) -> dict[str, bool]:
     wanted = {}
     for output in outputs:
         if not isinstance(output, dict) or output.get("name") not in known:
-            raise RequestError(422, f"an output is none of those that the model has: {', '.join(known)}")
+            raise RequestError(422, f"an output is unknown; the model has: {', '.join(known)}")
         own = output.get("parameters")
         flag = own.get("binary_data") if isinstance(own, dict) else None
         wanted[output["name"]] = flag if isinstance(flag, bool) else binary

@@ -62,7 +62,7 @@ def sample(name: str) -> tuple[FloatArray, np.ndarray[Any, Any]]:
     elif name == "checkerboard":
         X, y = make_checkerboard(160, random_state=0)
     else:
-        raise RequestError(422, "this data set is not known")
+        raise RequestError(422, "there is no data set of this name")
     X = np.asarray(X, dtype=np.float64)
     middle = (X.max(axis=0) + X.min(axis=0)) / 2
     X = 0.92 * (X - middle) / (X.max(axis=0) - middle).max()
@@ -270,7 +270,7 @@ class Playground:
             raise RequestError(415, "the Content-Type must be application/json")
         sent = json_object(body)
         if self._waiting >= 32:
-            raise RequestError(503, "too many play", 1)
+            raise RequestError(503, "too many people use the playground", 1)
         self._waiting += 1
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._play, sent)
@@ -342,7 +342,7 @@ def _act(board: Board, sent: dict[str, Any]) -> dict[str, Any]:
             board.move(id, (_coordinate(sent.get("x")), _coordinate(sent.get("y"))))
     else:
         raise RequestError(
-            400, "the action is none of show, add, replace, move, remove, set, sample, clear, check"
+            400, "the action must be one of show, add, replace, move, remove, set, sample, clear, check"
         )
     return {}
 

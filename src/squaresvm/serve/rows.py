@@ -115,7 +115,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 def list_in(request: dict[str, Any], name: str, limits: Limits) -> list[Any]:
@@ -169,7 +169,7 @@ def _array(records: Sequence[Any], width: int, limits: Limits) -> FloatArray:
             raise RequestError(422, f"record {number} is not a list of {width} numbers, as record 0 is")
         for value in record:
             if not _is_number(value):
-                raise RequestError(422, f"record {number} holds what is not a finite number")
+                raise RequestError(422, f"record {number} holds a value that is not a finite number")
     return np.array(records, dtype=np.float64)
 
 

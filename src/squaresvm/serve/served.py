@@ -82,7 +82,7 @@ class ServedModel:
             try:
                 job = self.writer.submit(work, *values)
             except RuntimeError:
-                raise RequestError(503, "the server ends, or the model is gone", 5) from None
+                raise RequestError(503, "the server is shutting down, or the model was removed", 5) from None
             future = asyncio.wrap_future(job)
             done, _ = await asyncio.wait({future}, timeout=self._limits.seconds)
             if not done and job.cancel():
@@ -286,7 +286,7 @@ class ServedModel:
         if not self.ready_view().can_change:
             raise RequestError(
                 409,
-                "the server only predicts with a model of this kind: it keeps no rows, or not as they come",
+                "the server can only predict with this kind of model: it does not hold rows as they are sent",
             )
 
     # Questions that take longer than a prediction --------------------------------------------------

@@ -132,7 +132,7 @@ class View:
         except (ValueError, TypeError) as error:
             raise RequestError(422, f"the pipeline refuses the rows: {first_line(error)}") from None
         if not np.isfinite(found).all():
-            raise RequestError(422, "the pipeline makes what is not a finite number of the rows")
+            raise RequestError(422, "the pipeline turns the rows into values that are not finite")
         return found
 
     @property
@@ -194,7 +194,9 @@ class Batcher:
                 X = rows[0] if len(rows) == 1 else np.concatenate(rows)
                 job = self._pool.submit(batch[0][0].answer, X)
             except RuntimeError:
-                _hand_out(batch, RequestError(503, "the server ends, or the model is gone", 5))
+                _hand_out(
+                    batch, RequestError(503, "the server is shutting down, or the model was removed", 5)
+                )
                 continue
             try:
                 answer = await asyncio.wrap_future(job)

@@ -238,7 +238,7 @@ def _capped(
 
 
 def _through_features(problem: Problem, tol: float, limit: int, found: Solution) -> Solution:
-    """Return a better solution where K is so close to singular that products with it lose all digits.
+    """Return a better solution where K is so close to singular that products with it lose all precision.
 
     |w|^2 = beta'K beta of the first sets has errors of the size eps C |K|, and a line search with such a
     number goes astray. With K = Z Z' by a pivoted Cholesky factor, Newton steps in w come close enough for

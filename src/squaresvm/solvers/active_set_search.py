@@ -65,7 +65,7 @@ class Target:
     residual : float
         As the certificate measures it, over the rows that count.
     is_exact : bool, default=True
-        Whether the residual is known to all digits.
+        Whether the residual is known to full precision.
     cost : int, default=1
         Iterations spent on it.
     """
@@ -105,12 +105,12 @@ class Equalities(Protocol):
             What a free bias stays at where the set is empty.
         tol : float
         limit : int
-            Iterations at most.
+            Largest number of iterations.
         """
         ...
 
     def exactly(self) -> Target:
-        """Return the last target with its residual known to all digits."""
+        """Return the last target with its residual known to full precision."""
         ...
 
     def goes_on(self, settled: bool, improved: bool) -> bool:
@@ -144,7 +144,7 @@ def search_active_sets(
     equalities : Equalities
     tol : float
     limit : int
-        Iterations at most.
+        Largest number of iterations.
     start : Solution, optional
         In multipliers; the origin by default.
     monitor : Monitor, optional

@@ -35,7 +35,7 @@ __all__ = [
     "preconditioned_norm",
 ]
 
-#: Iterations without a new least residual after which products have no more digits to give.
+#: Iterations without a new least residual after which products are too imprecise to go on.
 _PATIENCE = 300
 
 
@@ -90,7 +90,7 @@ def conjugate_gradients(
     goal : ndarray of shape (k,)
         Size of the residual that is wanted of each column.
     limit : int
-        Iterations at most.
+        Largest number of iterations.
     tell : callable, optional
         Given the iteration, X and the residual; True stops.
     measure : callable, optional

@@ -176,10 +176,10 @@ def _by_rows(problem: Problem) -> tuple[Solver, str]:
     size = f"{problem.n_rows} rows, whose kernel matrix does not fit the free memory"
     if problem.loss == Loss.SQUARED:
         solver: Solver = Substitution() if problem.bias.is_free else TwoSmo()
-        return solver, f"squared loss, {size}: updates need a row of it at a time"
+        return solver, f"squared loss, {size}: coordinate descent needs one row of it at a time"
     if problem.bias.is_free:
-        return ActiveSet(n_sv_max=_FIRST_SET), f"squared hinge, {size}: active sets need that of support rows"
-    return SesquiSmo(), f"squared hinge, {size}: updates need a row of it at a time"
+        return ActiveSet(n_sv_max=_FIRST_SET), f"squared hinge, {size}: active sets need a part of it only"
+    return SesquiSmo(), f"squared hinge, {size}: coordinate descent needs one row of it at a time"
 
 
 def _gradients(problem: Problem) -> tuple[Solver, str] | None:
@@ -198,7 +198,7 @@ def _gradients(problem: Problem) -> tuple[Solver, str] | None:
     return ConjugateGradient(), (
         f"{problem.loss}, {size}, C K_ii of {_largest(problem):.3g}: some {iterations:.0f} iterations with a "
         f"preconditioner of rank {rank} take O(m^2) each, a factor O(m^3); the first request to learn, "
-        "forget or leave one out makes one"
+        "forget or leave one out computes one"
     )
 
 
@@ -209,7 +209,7 @@ def _automatic(problem: Problem) -> tuple[Solver, str]:
     if isinstance(operator, DistributedOperator):
         return ConjugateGradient(), (
             f"{problem.loss}, {problem.n_rows} rows on a cluster: products with their kernel matrix run "
-            "where the rows are, and nobody holds it"
+            "where the rows are, and no machine holds it"
         )
     if isinstance(operator, OnDemandOperator) and not operator.is_held:
         large = problem.n_rows >= _GRADIENT_ROWS
@@ -244,14 +244,14 @@ def _for_features(problem: Problem, features: Matrix) -> tuple[Solver, str]:
             return Direct(), f"{size}: one small linear system in w"
         if _few_sweeps(problem, features):
             return SesquiSmo(), (
-                f"{size}, C K_ii of {_largest(problem):.2g}: a few sweeps of updates that carry w, at the "
-                "cost of the entries of one row each"
+                f"{size}, C K_ii of {_largest(problem):.2g}: a few sweeps of coordinate descent that "
+                "maintains w, each update at the cost of one row's entries"
             )
         return Newton(), f"{size}: Newton steps in w need few passes over the rows"
     if updates_win(problem, features):
         return single_updates(problem), (
-            f"{size}: updates of single multipliers that carry w cost the entries of one row, and need "
-            "neither a kernel matrix nor one of columns by columns"
+            f"{size}: coordinate descent that maintains w costs one row's entries per update, and forms "
+            "neither a kernel matrix nor a Hessian in w"
         )
     if problem.loss == Loss.SQUARED_HINGE:
         products, work = _product_forecast(problem, features)
@@ -264,8 +264,7 @@ def _for_features(problem: Problem, features: Matrix) -> tuple[Solver, str]:
                 "exact solution"
             )
     return Newton(), (
-        f"{size}: conjugate gradients for Newton steps in w take passes over the rows, and no matrix of "
-        "columns by columns"
+        f"{size}: conjugate gradients for Newton steps in w take passes over the rows, and form no Hessian"
     )
 
 
@@ -338,7 +337,7 @@ def choose_for_source(loss: Loss, requested: object, n_features: int) -> tuple[s
         name = "direct" if "direct" in fitting and not wide else "newton"
     if name == "newton":
         return name, (
-            "conjugate gradients for Newton steps in w need no matrix of columns by columns"
+            "conjugate gradients for Newton steps in w form no Hessian"
             if wide
             else "Newton steps in w need few passes"
         )
@@ -353,7 +352,7 @@ def _check_sums_fit(n_features: int) -> None:
     if needed > free:
         raise MemoryError(
             f"solver='direct' needs about {needed / 2**30:.1f} GB for sums of {n_features} x {n_features} "
-            f"numbers, and {free / 2**30:.1f} GB are free: leave solver='auto', which needs none of them"
+            f"numbers, and {free / 2**30:.1f} GB are free: use solver='auto', which does not form them"
         )
 
 

@@ -151,7 +151,7 @@ class ExplicitInverse:
 
     See Also
     --------
-    Direct : The same by a Cholesky factor, in a third of the time and to more digits.
+    Direct : The same by a Cholesky factor, in a third of the time and more precisely.
 
     Notes
     -----

@@ -15,7 +15,7 @@ __all__ = ["Direct", "by_sums", "from_sums", "refined"]
 
 #: Steps of iterative refinement at most; each costs one product with K.
 _REFINEMENTS = 6
-#: Steps in a row that may fail to improve: near the end of the digits it is rounding that decides.
+#: Steps in a row that may fail to improve: near the limit of precision it is rounding that decides.
 _FAILURES = 1
 #: Share of tol down to which refinement goes on.
 _ENOUGH = 1e-3

@@ -22,7 +22,7 @@ __all__ = ["EqualitySystem", "Factored", "SetSystem", "bias_of_no_rows", "change
 
 #: A factor is reused where no more rows change than this share of the set, and no more than that many.
 _FEW_SHARE, _FEW = 0.05, 64
-#: Attempts to solve the equalities of a set with more digits.
+#: Attempts to solve the equalities of a set more precisely.
 _IMPROVEMENTS = 3
 
 
@@ -72,7 +72,7 @@ class EqualitySystem(Factor):
     Attributes
     ----------
     is_updated : bool
-        Whether the factor was updated since it was made, and so may have lost digits.
+        Whether the factor was updated since it was made, and so may have lost precision.
     work : dict
         Operations spent on factors, and those that factoring each set anew would have taken.
     """
@@ -137,7 +137,7 @@ class EqualitySystem(Factor):
         return self._expanded()
 
     def improve(self, active: BoolArray) -> tuple[FloatArray, float]:
-        """Return beta and b with more digits: by a new factor after updates, else by refinement."""
+        """Return beta and b more precisely: by a new factor after updates, else by refinement."""
         if self.is_updated:
             return self.rebuild(active)
         assert self._factor is not None
@@ -267,12 +267,12 @@ class SetSystem(Protocol):
         ...
 
     def improve(self, active: BoolArray) -> tuple[FloatArray, float]:
-        """Return the same with more digits."""
+        """Return the same, computed more precisely."""
         ...
 
 
 class Factored:
-    """The equalities of a set by a factor of its own: exact, and improved where digits are missing.
+    """The equalities of a set by a factor of its own: exact, and improved where precision is missing.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ class Factored:
         return self._last
 
     def goes_on(self, settled: bool, improved: bool) -> bool:
-        """Return False where the set has come to rest: its equalities have all the digits they can have."""
+        """Return False where the set has come to rest: its equalities are as precise as they can be."""
         return not settled
 
     def _judged(self, beta: FloatArray, bias: float) -> tuple[Target, float]:

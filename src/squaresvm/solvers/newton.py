@@ -308,7 +308,7 @@ def _polished(problem: Problem, found: Solution, tol: float) -> Solution:
 
     Made from w, a multiplier is C times a slack, and with it comes C times the rounding of the slack. Where
     the slacks are small, the multipliers of the active rows are better solved for. But f is then a sum of
-    K_ij beta_j, which has no digits left where the columns are large: what is taken is better by its gap as
+    K_ij beta_j, which loses all precision where columns are large: what is taken is better by its gap as
     well.
     """
     before = problem.verdict(found)

@@ -210,7 +210,7 @@ class SwitchedSystem:
     Attributes
     ----------
     is_updated : bool
-        Whether the factor was updated since it was made, and so may have lost digits.
+        Whether the factor was updated since it was made, and so may have lost precision.
     anew : float
         Operations that it would have taken to factor each set anew.
     """
@@ -258,7 +258,7 @@ class SwitchedSystem:
         self.anew += factoring(self._rows.size)
 
     def improve(self, active: BoolArray) -> tuple[FloatArray, float]:
-        """Return beta and b with more digits: by a new factor after updates, else by refinement."""
+        """Return beta and b more precisely: by a new factor after updates, else by refinement."""
         if self.is_updated:
             return self.rebuild(active)
         problem, rows = self.problem, self._rows

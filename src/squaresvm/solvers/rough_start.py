@@ -1,8 +1,8 @@
 """A rough solution of the squared hinge, from which the search over active sets takes its first set.
 
-A factor of a set costs as much as some hundred products with K. So the sets that a search passes through
-are better known roughly, by a few products each, until they come to rest: mostly the first set that is
-factored then is the last.
+A factor of a set costs as much as some hundred products with K. The sets at the beginning of a search are
+therefore found by approximate solutions of a few products each, until they change little: usually the first
+set that is factored is then also the last.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _ROUGH_ROWS = 500
 _FIRST_STEPS, _STEPS, _SETS = 3, 8, 12
 #: Share of the residual that is small enough for a set.
 _REDUCTION = 0.02
-#: Bytes of K in single digits that are spent without asking.
-_SINGLE_BYTES = 2**26
-#: Sums of K's numbers beyond this would leave the range of single digits.
-_SINGLE_LARGEST = 1e36
+#: Largest copy of K in single precision (float32), in bytes, that is made without asking.
+_LARGEST_COPY = 2**26
+#: Largest row sum of K that is safely within the range of single precision.
+_LARGEST_SUM = 1e36
 #: The sets come to rest if their changes fall to this share within two sets; the second at once.
 _SHRINKING = 0.6
 #: Share of the rows in which a set may differ from the last one, for a factor to follow by updates.
@@ -91,7 +91,7 @@ class _RoughEqualities:
     """(48) for one set after the other by a few conjugate gradient steps, each from where the last one ended.
 
     A free bias is the constraint that the multipliers sum to zero: steps are projected onto it. Products with
-    K are in single digits where a copy is small: all that they tell is which rows have an error.
+    K are in single precision where such a copy is small: they only decide which rows have an error.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -103,7 +103,7 @@ class _RoughEqualities:
         K = problem.operator.full()
         assert K is not None
         largest = float(problem.operator.diagonal().max())
-        is_small = 4 * K.size <= _SINGLE_BYTES and largest * problem.n_rows < _SINGLE_LARGEST
+        is_small = 4 * K.size <= _LARGEST_COPY and largest * problem.n_rows < _LARGEST_SUM
         self._single = K.astype(np.float32, order="F") if is_small else None
 
     def solve(self, active: BoolArray, steps: int) -> Solution:

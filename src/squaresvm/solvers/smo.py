@@ -33,7 +33,7 @@ __all__ = ["MAX_SWEEPS", "REFRESHES", "Quadratic", "SmoSolver", "beside_diagonal
 
 #: Sweeps, of as many updates as there are rows, that a search may take by default.
 MAX_SWEEPS = 1000
-#: Times that a gradient that was kept up to date may turn out to have lost digits.
+#: Times that a gradient that was kept up to date may turn out to have lost precision.
 REFRESHES = 10
 #: Orders in which the plain rule picks multipliers.
 _ORDERS = ("cyclic", "random", "largest")
@@ -184,7 +184,7 @@ class Quadratic:
         return np.asarray(product + self.shift @ beta - self.drift * beta.sum())
 
     def exact_gradient(self) -> FloatArray:
-        """Return the gradient with the digits that updates may have lost."""
+        """Return the gradient with the precision that updates may have lost."""
         return self.product(self.beta) - self.y  # (18)
 
     @property

@@ -53,7 +53,7 @@ class Sumt(FreeBiasSolver, RowSolver):
     Notes
     -----
     Each problem starts from the solution of the one before. 2SMO keeps the bias apart here, whatever A is: so
-    a very small A, where the matrix H + 1 1'/A has no digits left, costs none, and a change of A costs no
+    a very small A, where the matrix H + 1 1'/A has lost all precision, costs none, and a change of A costs no
     more than its closed form b = 1'v / (A + 1'u). That has a limit as A goes to 0, where the search ends, and
     (43) is not needed. Correction: as printed, b = y_i - w'phi(x_i), it forgets the slack. For each row it is
     y_i - w'phi(x_i) - beta_i / C_i, and ``bias='rows'`` takes the mean of that.
@@ -113,7 +113,7 @@ class Sumt(FreeBiasSolver, RowSolver):
             reached = solved and balanced(beta, tol)  # Step 3: (40) holds.
             if not solved or A < _LEAST_A:
                 break
-        # Where u and v have no more digits to give, no other A finds any: the limit is as good as they are.
+        # Where u and v are as precise as they can be, no other A helps: the limit is as good as they are.
         limit_is_near = reached or (not solved and not monitor.stopped)
         beta, b = search.at(0.0 if limit_is_near else A)
         if self.bias == "rows":

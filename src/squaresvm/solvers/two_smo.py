@@ -329,7 +329,7 @@ class Extrapolation:
     Parameters
     ----------
     product : callable
-        The matrix of the quadratic times a vector: to tell negative curvature from gradients without digits.
+        The matrix of the quadratic times a vector: to tell negative curvature from rounding.
     largest : float
         Largest entry of its diagonal, and so of a semidefinite matrix.
     """

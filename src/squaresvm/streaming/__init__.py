@@ -55,10 +55,10 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source:
     """
     if is_source(X):
         if y is not None or sample_weight is not None:
-            raise ValueError("a source has its own y and weights: give none beside it")
+            raise ValueError("a source has its own y and weights: give the source alone")
         return X
     if y is None:
-        raise ValueError("y is missing: rows that are not a source need it")
+        raise ValueError("y is missing: only a source brings its own")
     dask_array = sys.modules.get("dask.array")
     if dask_array is not None and isinstance(X, dask_array.Array):
         return DaskSource(X, y, sample_weight)

@@ -86,7 +86,7 @@ def _to_npy(file: BinaryIO, names: tuple[str, ...]) -> Iterator[Write]:
     def write(block: Array) -> None:
         nonlocal rows, kind, columns
         if block.dtype.hasobject:
-            raise ValueError("Python objects have no place in a .npy file: write to .parquet")
+            raise ValueError("Python objects cannot be written to a .npy file: choose .parquet")
         rows, kind, columns = rows + block.shape[0], block.dtype, block.shape[1:]
         file.write(np.ascontiguousarray(block).view(np.uint8).data)
 

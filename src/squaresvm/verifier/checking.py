@@ -288,8 +288,8 @@ def _expansion_faults(fitted: Fitted, expansion: tuple[Wide, FloatArray] | None)
         return []
     row = int((away - expansion[1]).max(axis=1).argmax())
     return [
-        f"{fitted.what}: the coefficient that row {row} decides by is not that of its multiplier: they "
-        f"differ by {away[row].max():.2g}"
+        f"{fitted.what}: the coefficient of row {row} in f is not that of its multiplier: "
+        f"they differ by {away[row].max():.2g}"
     ]
 
 
@@ -302,7 +302,7 @@ def _compared(fitted: Fitted, truth: Truth, faults: list[str], semidefinite: boo
     )
     error, notes = _decision_error(what, float(truth.decision_error.max()), semidefinite)
     if fitted.is_silent:
-        notes.append(f"{what}: came without a certificate: what is compared it says of itself just now")
+        notes.append(f"{what}: has no stored certificate: the one that it computes now is compared")
     found = Verdict(what, truth.rows, claim, *numbers, error, (), tuple(notes))
     for name, said, true, lost in found._numbers:
         is_bound = fitted.rows is None and name != "objective"
@@ -324,9 +324,9 @@ def _compared(fitted: Fitted, truth: Truth, faults: list[str], semidefinite: boo
 
 def _decision_error(what: str, bound: float, semidefinite: bool | None) -> tuple[float | None, list[str]]:
     if semidefinite is False:
-        return None, [f"{what}: the kernel is not positive semidefinite for certain: the gap bounds nothing"]
+        return None, [f"{what}: the kernel may not be positive semidefinite: then the gap is no bound"]
     if not np.isfinite(bound):
-        return None, [f"{what}: no row settles the free bias: decision values have no bound"]
+        return None, [f"{what}: no row determines the free bias: decision values have no bound"]
     if semidefinite is None:
         return bound, [f"{what}: the bound holds if the given kernel is positive semidefinite"]
     return bound, []

@@ -89,7 +89,7 @@ def inner_model(model: Any) -> Any:
     name = type(model).__name__
     if hasattr(type(model), "certificate_") or hasattr(type(model), "learn"):
         raise NotFittedError(f"this {name} is not fitted yet: call 'fit' first")
-    raise ValueError(f"a {name} makes no claim that could be verified: give {_KINDS}, or the file of a model")
+    raise ValueError(f"a {name} cannot be verified: give {_KINDS}, or the file of a model")
 
 
 def _fitted(model: Any, state: Any, prefix: str) -> Fitted:

@@ -56,8 +56,8 @@ def receipt_faults(
     if fitted[0].rows is not None:
         faults += _against_rows(log, last, model)
     notes = [
-        f"receipt {receipt.number}, which was given, is not sealed: what it says of its request is compared, "
-        "and of rows and model it says nothing"
+        f"receipt {receipt.number}, which was given, is not sealed: only what it states of its request is "
+        "compared, as it does not identify the rows or the model"
         for receipt in known
         if not receipt.hash
     ]

@@ -86,6 +86,6 @@ function wantToken(reason) {
     location.reload();
   } }, element("label", { className: "grow" }, "Token", field), element("button", {}, "Use this token"));
   const text = element("p", {}, `${reason[0].toUpperCase()}${reason.slice(1)}. It is kept until this tab is closed.`);
-  document.querySelector("main").prepend(element("section", {}, element("h2", {}, "A token, please"), text, form));
+  document.querySelector("main").prepend(element("section", {}, element("h2", {}, "This page needs a token"), text, form));
   field.focus();
 }

@@ -46,14 +46,14 @@ function showReport(model) {
 
 function showSuspects(model) {
   if (!report.suspects.length) {
-    fill("suspects", element("p", { className: "soft" }, "None: left out, every row is predicted as it is labelled."));
+    fill("suspects", element("p", { className: "soft" }, "None: for every row, the model without it predicts its label."));
     return;
   }
-  byId("suspects-title").textContent = isClassifier(model) ? "Rows that look mislabelled" : "Rows far from what the model says";
+  byId("suspects-title").textContent = isClassifier(model) ? "Rows that look mislabelled" : "Rows with the largest residuals";
   const rows = report.suspects.map((row) => [String(row.id), row.label, row.expected, row.value.toFixed(3).replace("-", "−"),
     element("button", { type: "button", className: "plain slim", onclick: () => forget([row.id]), "aria-label": `Forget row ${row.id}` }, "Forget")]);
-  const text = isClassifier(model) ? "Left out of the fit, the model decides against their label by this margin. Exact, without a refit."
-    : "Farthest from what the model says when the row is left out.";
+  const text = isClassifier(model) ? "The model without the row contradicts its label by this margin. Exact, without a refit."
+    : "Farthest from the prediction of the model without the row.";
   const ids = [...new Set(report.suspects.map((row) => row.id))]; // An id may name several rows.
   const all = element("button", { type: "button", className: "plain", onclick: () => forget(ids) },
     `Forget all ${report.suspects.length}`);
@@ -88,8 +88,8 @@ function showMargins(model) {
   byId("margins").parentElement.hidden = found === null;
   if (found === null) return;
   byId("margins-title").textContent = isClassifier(model) ? "How clear are the decisions?" : "How far off is it?";
-  byId("margins-text").textContent = isClassifier(model) ? "Lead of each row's own label when the row is left out. Left of zero, the model decides against it."
-    : "Value less what the model says when the row is left out.";
+  byId("margins-text").textContent = isClassifier(model) ? "Decision value of each row's own label less the largest of the others, by the model without the row. Below zero, that model contradicts the label."
+    : "Value less the prediction of the model without the row.";
   const low = Math.min(found.edges[0], 0), high = Math.max(found.edges.at(-1), 0), most = Math.max(...found.counts);
   const x = (value) => 16 + (324 * (value - low)) / (high - low);
   const parts = found.counts.map((count, at) => {

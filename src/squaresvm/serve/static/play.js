@@ -43,12 +43,12 @@ function show(found) {
       figure(power(certificate.residual), `residual: ${certificate.status}`),
       figure(plain(certificate.objective, 4), `objective; gap ${power(certificate.gap)}`));
   } else {
-    fill("figures", element("p", { className: "soft" }, "There is a model when there are points of both colours."));
+    fill("figures", element("p", { className: "soft" }, "A model needs points of both colours."));
   }
   showTimes(found.last);
   read(spot);
   const difference = found.check;
-  byId("said").textContent = difference ? `A model that was fitted from nothing to these ${difference.rows} points, in ${milliseconds(difference.seconds)}, differs by at most ${power(difference.difference)} in its decision values.`
+  byId("said").textContent = difference ? `A model that was fitted from scratch to these ${difference.rows} points, in ${milliseconds(difference.seconds)}, differs by at most ${power(difference.difference)} in its decision values.`
     : difference === null ? "There is no model to check." : "";
   take(found.settings);
 }
@@ -72,7 +72,7 @@ function read(place) {
 
 function showTimes(last) {
   if (!last.action) {
-    fill("times", element("p", { className: "soft" }, "Nothing was asked yet."));
+    fill("times", element("p", { className: "soft" }, "No request yet."));
     return;
   }
   const lines = [[last.action, last.seconds]];

@@ -1,4 +1,4 @@
-"""Numbers of twice the digits, and products of matrices without rounding: the arithmetic of the verifier.
+"""Numbers of twice the precision, and products of matrices without rounding: the arithmetic of the verifier.
 
 A `Wide` number is the exact sum of two float64, about 106 bits (Dekker 1971; Knuth, TAOCP 2, 4.2.2). Only
 additions, subtractions and multiplications that IEEE 754 rounds to the nearest are used, and nothing that a
