@@ -201,7 +201,7 @@ class CholeskyFactor(InverseView):
         gone, beta = self.slots[position], solution.beta
         assert beta is not None
         slot = int(gone[0])
-        column = self._columns(gone)[:, 0]
+        column = self._column(slot)
         pivot, u = float(column[slot]), float(self.ones[slot])
         beside = 0.0 if self.bias.is_absent else u / self._schur
         bordered = pivot - u * beside

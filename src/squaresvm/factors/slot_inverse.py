@@ -168,6 +168,13 @@ class SlotInverse:
         out[:extent, within] = columns_of_split(room, split, slots[within])
         return out
 
+    def column(self, slot: int, size: int, extent: int) -> FloatArray:
+        """Return one of these columns as a vector: mostly there to read."""
+        if self.form != Form.INVERSE or extent != size:
+            return np.asarray(self.columns(np.array([slot]), size, extent)[:, 0])
+        room = self.store.room(extent)
+        return np.concatenate([room[slot, :slot], room[slot:, slot]])
+
     def half_columns(self, slots: IntArray, extent: int) -> FloatArray:
         """Return columns of inv(L) over `extent` slots, of which `other_half` makes those of the inverse."""
         return inverse_columns(self.store.room(extent), slots)

@@ -168,6 +168,16 @@ class InverseView(Factor):
         out[self.emptied] = 0.0
         return out
 
+    def _column(self, slot: int) -> FloatArray:
+        """Return one column of N0, by slots: a vector."""
+        count = self.signs.size
+        out = self.inverse.column(slot, self.size, self.extent)
+        if count:
+            shares = self.signs * self.inverse.settled_pending()[slot, :count]
+            out += self.inverse.corrections(shares[:, None], self.size)
+        out[self.emptied] = 0.0
+        return out
+
     def _add_corrections(self, out: FloatArray, shares: FloatArray) -> None:
         """Add the corrections, in the given shares (pending, k), to columns of the room's inverse."""
         signed = self.signs[:, None] * shares

@@ -275,13 +275,14 @@ class Watch:
 
     def without(self, problem: Problem, gone: IntArray) -> Watch:
         """Return the watch over the rows of a problem without those at the positions `gone`."""
+        if gone.size == 1:
+            return self._without_one(problem, int(gone[0]))
         operator = _stored(problem)
         slots, store, size = operator.slots[gone], operator.store(), self.products.shape[1]
         signs = self.signs[slots]
         # Slots behind ours belong to rows that came with a request that was given up.
         columns = [store.column(slot)[:size] for slot in slots.tolist()]
-        # A single column times a row is an outer product, which needs no call of BLAS.
-        moved = signs.T * columns[0] if gone.size == 1 else signs.T @ np.array(columns)
+        moved = signs.T @ np.array(columns)
         np.subtract(self.products, moved, out=moved)
         moved[:, slots] = 0.0
         return Watch(
@@ -291,6 +292,17 @@ class Watch:
             self.targets - signs.T @ problem.targets[gone],
             self.changes + 1,
         )
+
+    def _without_one(self, problem: Problem, gone: int) -> Watch:
+        """Return the same without one row: an outer product, which needs no call of BLAS."""
+        operator = _stored(problem)
+        slot, size = int(operator.slots[gone]), self.products.shape[1]
+        signs = self.signs[slot, :, None]
+        moved = signs * operator.store().column(slot)[:size]
+        np.subtract(self.products, moved, out=moved)
+        moved[:, slot] = 0.0
+        targets = self.targets - signs * problem.targets[gone]
+        return Watch(self.signs, moved, self.totals - signs[:, 0], targets, self.changes + 1)
 
     def joined(self, problem: Problem, cross: FloatArray, corner: FloatArray) -> Watch:
         """Return the watch over the rows of `problem`, the last of which are new.

@@ -86,7 +86,9 @@ def rows_of_weight(weights: FloatArray) -> IntArray | slice:
 
 def all_positive(weights: FloatArray) -> bool:
     """Return whether no row has weight zero; one and the same weight of all rows is looked at once."""
-    return bool((weights[:1] if weights.strides == (0,) else weights).min(initial=np.inf) > 0)
+    if weights.strides == (0,) and weights.size:
+        return bool(weights[0] > 0)
+    return bool(weights.min(initial=np.inf) > 0)
 
 
 def check_costs(C: float, weights: FloatArray, rows: IntArray | slice) -> None:

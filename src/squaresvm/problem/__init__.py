@@ -185,13 +185,13 @@ class Problem:
         pull = self.bias.penalty * bias
         scale = np.abs(pull) + np.add.reduce(np.abs(beta))
         violation = np.abs(pull - np.add.reduce(beta))
-        return np.asarray(violation / np.where(scale > 0.0, scale, 1.0))  # Both are zero, or neither.
+        return np.asarray(violation / (scale + (scale == 0.0)))  # Both are zero, or neither.
 
     def _scale(self) -> FloatArray:
         if self.targets.dtype == np.int8:
             return np.ones(self.n_columns)  # Signs come a byte each, see `rows.labels`.
-        largest = np.maximum(self.targets.max(axis=0), -self.targets.min(axis=0))
-        return np.where(largest > 0.0, largest, 1.0)
+        largest = np.maximum(np.maximum.reduce(self.targets), -np.minimum.reduce(self.targets))
+        return np.asarray(np.where(largest > 0.0, largest, 1.0))
 
     def objective(self, solution: Solution) -> FloatArray:
         """Return the primal objective of each column, of shape (k,)."""
