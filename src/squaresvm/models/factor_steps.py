@@ -29,8 +29,8 @@ __all__ = ["COMBINATIONS", "FactorStep", "ProximalStep", "Watch"]
 COMBINATIONS = 4
 #: So many times the largest combination must be within tol, or all rows are looked at one by one.
 _MARGIN = 10.0
-#: Changes after which H V is taken anew: each adds a rounding error to it.
-_LONGEST = 512
+#: Changes after which H V is taken anew: each adds a rounding error to it, far below what `_MARGIN` leaves.
+_LONGEST = 1024
 #: Nobody may know the signs beforehand; nothing but when to look closer depends on them.
 _RANDOM = np.random.default_rng()
 
