@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from squaresvm.linalg.blas import multiply_add, solve_triangular_in_place
-from squaresvm.runtime.resources import on_threads, row_blocks, thread_count
+from squaresvm.runtime.resources import row_blocks
 from squaresvm.typing import FloatArray, IntArray
 
 __all__ = ["diagonal_bounds", "diagonal_of_inverse"]
@@ -26,8 +26,6 @@ __all__ = ["diagonal_bounds", "diagonal_of_inverse"]
 _BYTES = 2**24
 #: Rows and columns of L that are worked on together.
 _PANEL = 128
-#: Rows from which on threads save more than their start costs.
-_MANY = 1000
 
 
 def diagonal_of_inverse(lower: FloatArray, columns: IntArray) -> FloatArray:
@@ -90,26 +88,16 @@ def diagonal_bounds(lower: FloatArray, ridge: FloatArray) -> tuple[FloatArray, F
     >>> diagonal_bounds(np.linalg.cholesky(H), np.ones(2))
     (array([0.5       , 0.66666667]), array([0.66666667, 0.66666667]))
     """
-    a, c = np.square(np.diagonal(lower)) / ridge, _column_sums(lower, 1.0 / ridge)
+    m = lower.shape[0]
+    a, c = np.square(np.diagonal(lower)) / ridge, np.empty(m)
+    for start in range(0, m, _PANEL):
+        stop = min(start + _PANEL, m)
+        corner, below = np.tril(lower[start:stop, start:stop]), lower[stop:, start:stop].T
+        c[start:stop] = np.square(corner.T) @ (1.0 / ridge[start:stop])
+        c[start:stop] += np.einsum("ij,ij,j->i", below, below, 1.0 / ridge[stop:])
     least = 1.0 / a
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         most = 1.0 - (a - 1.0) ** 2 / (a * (c - 1.0))
     # Rows that K does not tie to any other have a = c, and without K at all a = c = 1.
     most = np.where(np.isfinite(most), np.clip(most, least, 1.0), 1.0)
     return least / ridge, most / ridge
-
-
-def _column_sums(lower: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the weighted sums of squares of the columns of L, read by all threads at once."""
-    m = lower.shape[0]
-    sums = np.empty(m)
-
-    def share(t: int, threads: int) -> None:
-        for start in range(t * _PANEL, m, threads * _PANEL):
-            stop = min(start + _PANEL, m)
-            corner, below = np.tril(lower[start:stop, start:stop]), lower[stop:, start:stop].T
-            sums[start:stop] = np.square(corner.T) @ weights[start:stop]
-            sums[start:stop] += np.einsum("ij,ij,j->i", below, below, weights[stop:])
-
-    on_threads(share, thread_count() if m >= _MANY else 1)
-    return sums
