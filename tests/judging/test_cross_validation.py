@@ -197,15 +197,15 @@ class TestBadInput:
             model.loo_score(groups=np.zeros(20))
 
     def test_a_fold_that_takes_a_class(self, model):
-        with pytest.raises(ValueError, match="group 0 takes all rows of class 'no'"):
+        with pytest.raises(ValueError, match="group 0 contains all rows of class 'no'"):
             model.cross_predict(groups=np.repeat([0, 1], 10))
-        with pytest.raises(ValueError, match="fold 0 takes all rows of class 'no'"):
+        with pytest.raises(ValueError, match="fold 0 contains all rows of class 'no'"):
             model.cross_predict(KFold(2))
 
     def test_a_fold_that_takes_all_rows_that_count(self):
         X, y = data("regression", 6, seed=0)
         model = LSSVR().fit(X, y, sample_weight=[1, 1, 0, 0, 0, 0])
-        with pytest.raises(ValueError, match="group 0 takes all rows of positive weight"):
+        with pytest.raises(ValueError, match="group 0 contains all rows of positive weight"):
             model.cross_predict(groups=[0, 0, 0, 1, 1, 1])
 
     @pytest.mark.parametrize(

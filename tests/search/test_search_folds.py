@@ -128,7 +128,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match="groups must name the group"):
             model.fit(X, y, groups=[1, 2])
         ordered = np.sort(y)
-        with pytest.raises(ValueError, match="takes all rows of class"):
+        with pytest.raises(ValueError, match="contains all rows of class"):
             model.fit(X, ordered, groups=(ordered == "yes").astype(int))
         assert not hasattr(model, "best_params_")
         assert "_groups" not in vars(model)
