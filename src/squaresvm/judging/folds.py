@@ -124,8 +124,8 @@ class Folds:
             (whole,) = np.nonzero((taken == total) & (total > 0))
             if whole.size:
                 raise ValueError(
-                    f"{name} contains all rows of class {labels[whole[0]]!r}, so a model without them could not "
-                    "predict that class: choose folds that leave rows of every class"
+                    f"{name} contains all rows of class {labels[whole[0]]!r}, so a model without them could "
+                    "not predict that class: choose folds that leave rows of every class"
                 )
 
     def within(self, held: IntArray, count: int) -> list[IntArray]:
