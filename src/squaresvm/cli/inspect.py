@@ -212,14 +212,14 @@ def _hurting_table(model: Any, hurting: Hurting) -> TableOfRows:
 
 def _tables(model: Any, report: Report, hurting: Hurting | None) -> list[TableOfRows]:
     tables = []
-    value = "margin" if hasattr(model, "classes_") else "residual"
+    value, digits = ("margin", ".3f") if hasattr(model, "classes_") else ("residual", ".6g")
     if report.influential:
         tables.append(
             TableOfRows(
                 "Rows with the largest influence",
                 "Change in this row's output if the row is removed.",
                 ("id", "label", "predicted without the row", "change"),
-                [(row.id, row.label, row.expected, f"{row.value:.3f}") for row in report.influential],
+                [(row.id, row.label, row.expected, format(row.value, digits)) for row in report.influential],
             )
         )
     if report.suspects:
@@ -230,7 +230,10 @@ def _tables(model: Any, report: Report, hurting: Hurting | None) -> list[TableOf
                 else "Rows with the largest residuals",
                 "The model without the row predicts something else; the largest difference comes first.",
                 ("id", "label", "predicted without the row", value),
-                [(row.id, row.label, row.expected, f"{row.value:+.3f}") for row in report.suspects],
+                [
+                    (row.id, row.label, row.expected, format(row.value, f"+{digits}"))
+                    for row in report.suspects
+                ],
             )
         )
     if hurting is not None:

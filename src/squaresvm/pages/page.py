@@ -38,7 +38,8 @@ th, td { text-align: left; padding: .35rem .9rem .35rem 0; border-bottom: 1px so
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; } tr:last-child td { border-bottom: 0; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 11px; }
-.confusion { width: auto; } .confusion td, .confusion tbody th { text-align: right; }
+.confusion { width: auto; } .confusion th { white-space: normal; overflow-wrap: break-word; max-width: 9rem; }
+.confusion td, .confusion tbody th { text-align: right; }
 .confusion td { padding: .45rem .7rem; border: 2px solid var(--card); border-radius: 6px; min-width: 4.5rem; }
 .confusion small { display: block; opacity: .8; } .confusion tbody th { border: 0; }
 .confusion .hit { background: color-mix(in srgb, var(--good) calc(var(--share) * 45%), transparent); }
@@ -49,7 +50,9 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 .bar i { height: 1rem; width: calc(var(--share) * 100%); background: var(--accent); border-radius: 3px; }
 @media (max-width: 30rem) { svg text { font-size: 18px; } .confusion td { min-width: 3.4rem; padding: .4rem; }
   .bar { grid-template-columns: 1fr auto; } .bar i { grid-row: 2; grid-column: 1 / 3; }
-  th, td { white-space: normal; padding-right: .5rem; font-size: .82rem; vertical-align: top; } }
+  th, td { white-space: normal; padding-right: .5rem; font-size: .82rem; vertical-align: top; }
+  td:first-child { overflow-wrap: anywhere; min-width: 4.5em; }
+  .pairs td:first-child, .confusion td:first-child { min-width: 0; } }
 code { font-size: .92em; }
 .pairs td { white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
 .pairs td:first-child { color: var(--soft); white-space: nowrap; width: 1%; }

@@ -50,14 +50,14 @@ function showSuspects(model) {
     return;
   }
   byId("suspects-title").textContent = isClassifier(model) ? "Rows that look mislabelled" : "Rows with the largest residuals";
-  const rows = report.suspects.map((row) => [String(row.id), row.label, row.expected, row.value.toFixed(3).replace("-", "−"),
+  const rows = report.suspects.map((row) => [String(row.id), row.label, row.expected, (isClassifier(model) ? row.value.toFixed(3) : plain(row.value, 6)).replace("-", "−"),
     element("button", { type: "button", className: "plain slim", onclick: () => forget([row.id]), "aria-label": `Forget row ${row.id}` }, "Forget")]);
   const text = isClassifier(model) ? "The model without the row contradicts its label by this margin. Exact, without a refit."
     : "Farthest from the prediction of the model without the row.";
   const ids = [...new Set(report.suspects.map((row) => row.id))]; // An id may name several rows.
   const all = element("button", { type: "button", className: "plain", onclick: () => forget(ids) },
     `Forget all ${report.suspects.length}`);
-  const columns = isClassifier(model) ? ["id", "label", "without the row", "margin", ""] : ["id", "value", "without the row", "difference", ""];
+  const columns = isClassifier(model) ? ["id", "label", "without the row", "margin", ""] : ["id", "value", "without the row", "residual", ""];
   const parts = [table(columns, rows, text, "wide snug")];
   if (isClassifier(model) && report.suspects.length > 1) parts.push(element("div", { className: "row" }, all));
   fill("suspects", ...parts);
@@ -101,8 +101,11 @@ function showMargins(model) {
   });
   parts.push(drawing("line", { x1: 16, y1: 214, x2: 340, y2: 214, stroke: "var(--line)" }),
     drawing("line", { x1: x(0), y1: 14, x2: x(0), y2: 214, stroke: "var(--soft)", "stroke-dasharray": "4 4" }));
-  const ticks = [...new Set([low, 0, high])].filter((t) => t === 0 || Math.abs(x(t) - x(0)) > 30);
-  for (const t of ticks) parts.push(drawing("text", { x: x(t), y: 230, "text-anchor": "middle" }, plain(t, 2)));
+  const ticks = [...new Set([low, 0, high])].filter((t) => t === 0 || Math.abs(x(t) - x(0)) > 50);
+  const anchor = (t) => (t === 0 ? "middle" : t === low ? "start" : "end"); // Long numbers stay inside.
+  for (const t of ticks) parts.push(drawing("text", { x: x(t), y: 230, "text-anchor": anchor(t) }, plain(t, 2)));
+  parts.push(drawing("text", { x: 178, y: 247, "text-anchor": "middle" }, isClassifier(model) ? "margin" : "residual"),
+    drawing("text", { x: 16, y: 10 }, `highest bar: ${counted(most, "row")}`));
   fill("margins", drawing("svg", { viewBox: "0 0 356 252", role: "img", "aria-label": "Histogram of margins, each row left out" }, ...parts));
 }
 
