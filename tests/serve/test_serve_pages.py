@@ -337,3 +337,27 @@ def test_pages_have_no_serious_accessibility_fault(folder, browser, width, dark)
             told = [(fault["id"], [node["html"][:120] for node in fault["nodes"]]) for fault in serious]
             assert told == [], path
             assert no_sideways_scrolling(browser), path
+
+
+def test_large_values_stay_inside_their_picture_and_ids_on_one_line(tmp_path, browser):
+    """Before, the ends of the axis were cut, and on a phone an id of three digits stood on three lines."""
+    X = np.random.default_rng(0).normal(size=(150, 2))
+    values = 1e6 * (X[:, 0] + X[:, 1] ** 2)
+    squaresvm.save(squaresvm.LSSVR().fit(X, values), tmp_path / "values.model")
+    script = """
+    const frame = document.querySelector("#margins svg").getBoundingClientRect();
+    const words = [...document.querySelectorAll("#margins svg text")];
+    const cell = document.querySelector("#suspects tbody td");
+    const boxes = words.map((word) => word.getBoundingClientRect());
+    const isInside = boxes.every((box) => box.left >= frame.left - 1 && box.right <= frame.right + 1);
+    return [words.map((word) => word.textContent), isInside, cell.textContent, getComputedStyle(cell).whiteSpace];
+    """
+    with serving(tmp_path) as client:
+        show(browser, 390)
+        browser.get(f"http://127.0.0.1:{client.port}/ui/values")
+        until(lambda: "rows held" in text(browser, "figures"), "the model")
+        words, is_inside, name, white_space = browser.execute_script(script)
+    assert is_inside
+    assert "residual" in words
+    assert name.isdigit()
+    assert white_space == "nowrap"
