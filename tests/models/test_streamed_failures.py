@@ -172,7 +172,7 @@ def test_data_that_changes_between_passes(model, change, message):
         (LSSVC(kernel="linear"), {"ids": range(M)}, "and no ids"),
         (LagrangianSVC(kernel="linear", solver="lagrangian"), {}, "'newton' or 'auto'.*'lagrangian'"),
         (LSSVC(kernel="linear", C=-1.0), {}, "C must"),
-        (LSSVC(kernel="linear", class_weight={7: 2.0}), {}, "names 7, which is no label"),
+        (LSSVC(kernel="linear", class_weight={7: 2.0}), {}, "names 7, which is not a label"),
         (LSSVC(kernel="linear", class_weight={1.0: 0.0}), {}, "weight zero"),
         (LSSVR(kernel="linear"), {"checkpoint": "/no/such/folder/fit.ckpt"}, "folder that exists"),
     ],
