@@ -214,6 +214,17 @@ def test_the_callers_matrix_is_never_written_to():
     assert np.array_equal(K, kept)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+def test_norms_of_linear_rows_are_kept_and_nobody_can_change_them(form):
+    X = problems.rows(m=M)
+    operator = LinearOperator(form(X))
+    first = operator.diagonal()
+    assert operator.diagonal() is first
+    with pytest.raises(ValueError, match="read-only"):
+        first[0] = 0.0
+    np.testing.assert_allclose(first, (X**2).sum(axis=1), **CLOSE)
+
+
 def test_float32_linear_rows_are_computed_in_float64():
     X = problems.rows(m=M).astype(np.float32)
     exact = X.astype(np.float64)

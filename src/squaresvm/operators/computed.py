@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -239,8 +240,15 @@ class LinearOperator:
         return np.arange(self.n_rows)
 
     def diagonal(self) -> FloatArray:
-        """Return the diagonal of K."""
-        return Kernel("linear").diagonal(self.X)
+        """Return the diagonal of K, not to be written to."""
+        return self._norms
+
+    @cached_property
+    def _norms(self) -> FloatArray:
+        """|x_i|^2: the choice of a solver, the solver and the certificate all ask for them."""
+        norms = Kernel("linear").diagonal(self.X)
+        norms.flags.writeable = False
+        return norms
 
     def matmul(self, b: FloatArray) -> FloatArray:
         """Return Z (Z' b)."""
