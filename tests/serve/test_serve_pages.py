@@ -350,7 +350,8 @@ def test_large_values_stay_inside_their_picture_and_ids_on_one_line(tmp_path, br
     const cell = document.querySelector("#suspects tbody td");
     const boxes = words.map((word) => word.getBoundingClientRect());
     const isInside = boxes.every((box) => box.left >= frame.left - 1 && box.right <= frame.right + 1);
-    return [words.map((word) => word.textContent), isInside, cell.textContent, getComputedStyle(cell).whiteSpace];
+    const said = words.map((word) => word.textContent);
+    return [said, isInside, cell.textContent, getComputedStyle(cell).whiteSpace];
     """
     with serving(tmp_path) as client:
         show(browser, 390)
