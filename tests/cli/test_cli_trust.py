@@ -210,7 +210,7 @@ class TestFiles:
         run("train", tmp_path / "two", "--missing", "mean", "-o", tmp_path / "m", "--force")
         assert str(value + 1).encode() in (tmp_path / "m").read_bytes()  # The mean.
         said = run("forget", tmp_path / "m", "--ids", "3,5").stderr
-        assert "column 'rare': every row has the mean" in said
+        assert "column 'rare': every row has the imputed mean" in said
         assert str(value + 1).encode() not in (tmp_path / "m").read_bytes()
         assert squaresvm.load(tmp_path / "m").n_features_in_ == 1
         run("predict", tmp_path / "m", tmp_path / "two")
@@ -220,7 +220,7 @@ class TestFiles:
         (tmp_path / "d").write_text("a,rare,label\n" + "\n".join(lines) + "\n")
         run("train", tmp_path / "d", "--missing", "mean", "--no-scale", "-o", tmp_path / "m")
         said = run("forget", tmp_path / "m", "--ids", "3,5").stderr
-        assert "column 'rare': every row has the mean" in said
+        assert "column 'rare': every row has the imputed mean" in said
         assert "train anew" in said
 
 

@@ -81,7 +81,7 @@ class TestBadInput:
         assert model.decision_function(X).tobytes() == before.tobytes()
 
     def test_labels(self, model):
-        with pytest.raises(ValueError, match="'maybe', which is no class"):
+        with pytest.raises(ValueError, match="'maybe', which is not a class of the model"):
             model.influence(PROBES, np.resize(["yes", "maybe"], len(PROBES)))
 
     def test_lengths_and_groups(self, model):
