@@ -40,7 +40,7 @@ for (name, p), colour in zip(probabilities.items(), ("#d9762b", "#1f5fa8"), stri
     brier = brier_score_loss(y_test, p)
     print(f"{name}: Brier score {brier:.3f}")
     ax.plot(told, observed, "o-", color=colour, linewidth=2, label=f"{name}: {brier:.3f}")
-ax.set(xlabel="probability that was told", ylabel="share that was positive", xlim=(0, 1), ylim=(0, 1))
+ax.set(xlabel="predicted probability", ylabel="observed share of positives", xlim=(0, 1), ylim=(0, 1))
 ax.set(aspect="equal")
 ax.legend(
     frameon=False, title="calibrated, with Brier score", alignment="left", loc="lower right", fontsize=9
